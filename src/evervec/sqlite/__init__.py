@@ -1,0 +1,1 @@
+"""How this program uses SQLite: one writer thread a file, many readers, SQL in `.sql` files."""

@@ -1,0 +1,1 @@
+"""The event log's tables, by number."""
