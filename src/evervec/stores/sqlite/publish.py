@@ -1,0 +1,394 @@
+"""One transaction of publications: judge each, then write all of them in sets.
+
+Everything happens under SQLite's write lock, so what is read here cannot change before it is
+written. A run never names a document twice; `publish` cuts the batch into such runs.
+"""
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import apsw
+
+from evervec.errors import ConfigError
+from evervec.model import Id, Key, Publication, Scope, Verdict
+from evervec.sqlite.events import Fact, append
+from evervec.sqlite.statements import statements
+from evervec.stores.sqlite.rows import (
+    COLLECTION_BITS,
+    ChunkRow,
+    StateRow,
+    compare,
+    judge,
+    pack,
+)
+
+SQL = statements("evervec.stores.sqlite", "store.sql")
+
+
+@dataclass(slots=True)
+class Collection:
+    """A collection's row, with the counters that this transaction will write back."""
+
+    number: int
+    space: int
+    next_chunk: int
+    documents: int
+    chunks: int
+
+    def next(self) -> int:
+        self.next_chunk += 1
+        return (self.number << COLLECTION_BITS) | (self.next_chunk - 1)
+
+
+@dataclass(slots=True)
+class Writes:
+    """Rows on their way into the database, one list a statement, in the order of the fields."""
+
+    remove_chunk: list[tuple[int]] = field(default_factory=list)
+    add_document: list[dict[str, Any]] = field(default_factory=list)
+    replace_document: list[dict[str, Any]] = field(default_factory=list)
+    touch_document: list[dict[str, Any]] = field(default_factory=list)
+    add_chunk: list[tuple[Any, ...]] = field(default_factory=list)
+    move_chunk: list[dict[str, Any]] = field(default_factory=list)
+    use: set[int] = field(default_factory=set)
+    left: set[int] = field(default_factory=set)
+    facts: list[Fact] = field(default_factory=list)
+
+
+def publish(
+    connection: apsw.Connection,
+    publications: Sequence[Publication],
+    *,
+    fence: int,
+    space: int,
+    now: int,
+) -> list[Verdict]:
+    """Publish in the caller's transaction; one verdict a publication, in order."""
+    return [
+        verdict
+        for run in _runs(publications)
+        for verdict in _Run(connection, run, fence=fence, space=space, now=now).publish()
+    ]
+
+
+def collection_of(connection: apsw.Connection, scope: Scope) -> Collection | None:
+    """Return the row of *scope*, or None if nothing was ever stored in it."""
+    row = connection.execute(
+        SQL["collection"], {"tenant": scope.tenant, "name": scope.collection}
+    ).fetchone()
+    return Collection(*row) if row else None
+
+
+def made(connection: apsw.Connection, scope: Scope, space: int) -> Collection:
+    """Return the row of *scope*, made if it is the first time."""
+    collection = collection_of(connection, scope)
+    if collection is not None:
+        return collection
+    connection.execute(
+        SQL["add_collection"], {"tenant": scope.tenant, "name": scope.collection, "space": space}
+    )
+    return Collection(connection.last_insert_rowid(), space, 1, 0, 0)
+
+
+def _runs(publications: Sequence[Publication]) -> Iterator[list[Publication]]:
+    run: dict[Key, Publication] = {}
+    for publication in publications:
+        if publication.key in run:
+            yield list(run.values())
+            run = {}
+        run[publication.key] = publication
+    if run:
+        yield list(run.values())
+
+
+class _Run:
+    """Publications of different documents."""
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        publications: list[Publication],
+        *,
+        fence: int,
+        space: int,
+        now: int,
+    ) -> None:
+        self._connection = connection
+        self._publications = publications
+        self._fence = fence
+        self._space = space
+        self._now = now
+        self._collections = {
+            scope: made(connection, scope, space)
+            for scope in dict.fromkeys(publication.key.scope for publication in publications)
+        }
+        self._states = self._look()
+        self._next_document = int(connection.execute(SQL["last_document"]).get)
+        self._writes = Writes()
+
+    def publish(self) -> list[Verdict]:
+        verdicts = [self._judge(publication) for publication in self._publications]
+        wanted = [
+            publication
+            for publication, verdict in zip(self._publications, verdicts, strict=True)
+            if verdict is Verdict.PUBLISHED and not self._repeated(publication)
+        ]
+        self._check_space(wanted)
+        vectors = self._vectors(wanted)
+        chunks = self._chunks(wanted)
+        incomplete = set()
+        for publication in wanted:
+            state = self._states.get(publication.key)
+            if publication.deleted:
+                self._delete(publication, chunks)
+            elif self._unchanged(publication, state):
+                self._touch(publication)
+            elif self._complete(publication, vectors):
+                self._replace(publication, chunks, vectors)
+            else:
+                incomplete.add(publication.key)
+        self._write()
+        return [
+            Verdict.INCOMPLETE
+            if verdict is Verdict.PUBLISHED and publication.key in incomplete
+            else verdict
+            for publication, verdict in zip(self._publications, verdicts, strict=True)
+        ]
+
+    def _look(self) -> dict[Key, StateRow]:
+        ids: dict[Scope, list[Id]] = defaultdict(list)
+        for publication in self._publications:
+            ids[publication.key.scope].append(publication.key.id)
+        return {
+            Key(scope.tenant, scope.collection, row[0]): StateRow(*row[1:7], bool(row[7]), row[8])
+            for scope, mine in ids.items()
+            for row in self._connection.execute(
+                SQL["states"],
+                {"collection": self._collections[scope].number, "ids": apsw.carray(tuple(mine))},
+            )
+        }
+
+    def _judge(self, publication: Publication) -> Verdict:
+        if self._repeated(publication):
+            return Verdict.PUBLISHED
+        return judge(publication, self._states.get(publication.key), self._fence)
+
+    def _repeated(self, publication: Publication) -> bool:
+        # The commit went through but its answer was lost: the same call again is done already.
+        state = self._states.get(publication.key)
+        return state is not None and (
+            publication.version,
+            self._fence,
+            publication.deleted,
+            b"" if publication.deleted else publication.digest,
+        ) == (state.version, state.fence, state.deleted, state.digest)
+
+    def _check_space(self, wanted: list[Publication]) -> None:
+        for publication in wanted:
+            if publication.deleted:
+                continue
+            collection = self._collections[publication.key.scope]
+            if collection.space == self._space:
+                continue
+            if collection.documents:
+                raise ConfigError(
+                    f"collection {publication.key.collection!r} holds vectors of space "
+                    f"{collection.space}; vectors of space {self._space} cannot be searched "
+                    "together with them",
+                    hint="publish them into another collection, or empty this one first",
+                )
+            collection.space = self._space
+
+    def _unchanged(self, publication: Publication, state: StateRow | None) -> bool:
+        return (
+            state is not None
+            and state.live
+            and state.space == self._space
+            and state.digest == publication.digest
+        )
+
+    def _vectors(self, wanted: list[Publication]) -> dict[tuple[str, bytes], int]:
+        digests: dict[str, set[bytes]] = defaultdict(set)
+        for publication in wanted:
+            if not publication.deleted:
+                digests[publication.key.tenant].update(piece.digest for piece in publication.pieces)
+        return {
+            (tenant, digest): number
+            for tenant, mine in digests.items()
+            if mine
+            for digest, number in self._connection.execute(
+                SQL["vectors"],
+                {"tenant": tenant, "space": self._space, "digests": apsw.carray(tuple(mine))},
+            )
+        }
+
+    def _complete(self, publication: Publication, vectors: dict[tuple[str, bytes], int]) -> bool:
+        tenant = publication.key.tenant
+        return all((tenant, piece.digest) in vectors for piece in publication.pieces)
+
+    def _chunks(self, wanted: list[Publication]) -> dict[int, list[ChunkRow]]:
+        documents = [
+            state.document
+            for publication in wanted
+            if (state := self._states.get(publication.key)) is not None
+            and state.chunks
+            and (publication.deleted or not self._unchanged(publication, state))
+        ]
+        rows: dict[int, list[ChunkRow]] = defaultdict(list)
+        if documents:
+            for row in self._connection.execute(
+                SQL["chunks"], {"documents": apsw.carray(array("q", documents))}
+            ):
+                rows[row[0]].append(ChunkRow(*row[1:]))
+        return rows
+
+    def _delete(self, publication: Publication, chunks: dict[int, list[ChunkRow]]) -> None:
+        gone = self._old(publication, chunks)
+        self._remove(gone)
+        self._save(publication, digest=b"", metadata="{}", deleted=True)
+        self._fact(publication, "document.deleted", {"chunks": len(gone)})
+
+    def _touch(self, publication: Publication) -> None:
+        state = self._states[publication.key]
+        self._writes.touch_document.append(
+            {
+                "document": state.document,
+                "version": publication.version,
+                "fence": self._fence,
+                "since": publication.since,
+                "published_at": self._now,
+            }
+        )
+        self._fact(publication, "document.indexed", self._effort(publication, state.chunks))
+
+    def _replace(
+        self,
+        publication: Publication,
+        chunks: dict[int, list[ChunkRow]],
+        vectors: dict[tuple[str, bytes], int],
+    ) -> None:
+        key = publication.key
+        difference = compare(self._old(publication, chunks), publication.pieces)
+        self._remove(difference.remove)
+        document = self._save(
+            publication,
+            digest=publication.digest,
+            metadata=pack(publication.metadata),
+            deleted=False,
+        )
+        for row, position, chunk in difference.move:
+            self._writes.move_chunk.append(
+                {
+                    "chunk": row,
+                    "position": position,
+                    "first": chunk.start,
+                    "last": chunk.end,
+                    "page": chunk.page,
+                }
+            )
+        collection = self._collections[key.scope]
+        for position, piece in difference.add:
+            vector = vectors[key.tenant, piece.digest]
+            chunk = piece.chunk
+            self._writes.use.add(vector)
+            self._writes.add_chunk.append(
+                (
+                    collection.next(),
+                    document,
+                    position,
+                    vector,
+                    chunk.start,
+                    chunk.end,
+                    chunk.page,
+                    piece.digest,
+                    chunk.heading,
+                    chunk.text,
+                )
+            )
+        self._fact(
+            publication, "document.indexed", self._effort(publication, len(publication.pieces))
+        )
+
+    def _old(self, publication: Publication, chunks: dict[int, list[ChunkRow]]) -> list[ChunkRow]:
+        state = self._states.get(publication.key)
+        return chunks.get(state.document, []) if state else []
+
+    def _remove(self, rows: Sequence[ChunkRow]) -> None:
+        self._writes.remove_chunk.extend((row.chunk,) for row in rows)
+        self._writes.left.update(row.vector for row in rows)
+
+    def _save(
+        self, publication: Publication, *, digest: bytes, metadata: str, deleted: bool
+    ) -> int:
+        key = publication.key
+        state = self._states.get(key)
+        collection = self._collections[key.scope]
+        pieces = 0 if deleted else len(publication.pieces)
+        row = {
+            "collection": collection.number,
+            "id": key.id,
+            "version": publication.version,
+            "fence": self._fence,
+            "digest": digest,
+            "space": self._space,
+            "deleted": int(deleted),
+            "chunks": pieces,
+            "since": publication.since,
+            "published_at": self._now,
+            "metadata": metadata,
+        }
+        collection.chunks += pieces - (state.chunks if state else 0)
+        collection.documents += (not deleted) - (state is not None and state.live)
+        if state is None:
+            self._next_document += 1
+            document = self._next_document
+            self._writes.add_document.append({**row, "document": document})
+        else:
+            document = state.document
+            self._writes.replace_document.append({**row, "document": document})
+        return document
+
+    def _effort(self, publication: Publication, chunks: int) -> dict[str, Any]:
+        return {
+            "chunks": chunks,
+            "embedded": publication.embedded,
+            "reused": publication.reused,
+        }
+
+    def _fact(self, publication: Publication, type_: str, data: dict[str, Any]) -> None:
+        if publication.since is not None:
+            data["lag_ms"] = max(0, self._now - publication.since)
+        self._writes.facts.append(Fact(type_, publication.key.scope, publication.key.id, data))
+
+    def _write(self) -> None:
+        run = self._connection.executemany
+        writes = self._writes
+        run(SQL["remove_chunk"], writes.remove_chunk)
+        run(SQL["add_document"], writes.add_document)
+        run(SQL["replace_document"], writes.replace_document)
+        run(SQL["touch_document"], writes.touch_document)
+        run(SQL["add_chunk"], writes.add_chunk)
+        run(SQL["move_chunk"], writes.move_chunk)
+        run(SQL["use"], [(vector,) for vector in sorted(writes.use)])
+        # After the new chunks are in: a vector that only changed hands is in use.
+        run(
+            SQL["leave"],
+            [{"vector": vector, "since": self._now} for vector in sorted(writes.left)],
+        )
+        run(
+            SQL["save_collection"],
+            [
+                {
+                    "number": collection.number,
+                    "space": collection.space,
+                    "next_chunk": collection.next_chunk,
+                    "documents": collection.documents,
+                    "chunks": collection.chunks,
+                }
+                for collection in self._collections.values()
+            ],
+        )
+        append(self._connection, writes.facts, at=self._now)

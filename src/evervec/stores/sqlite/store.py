@@ -1,0 +1,291 @@
+"""The store's write side and its look-ups. Search is beside it, in `search.py`.
+
+Vectors outlive the chunks that used them, until `prune`: a file that moved, or a collection that
+was added again, costs no embedding.
+"""
+
+from array import array
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import apsw
+import numpy as np
+
+from evervec.clock import SYSTEM, Clock
+from evervec.errors import ConfigError
+from evervec.model import Hit, Id, Key, Publication, Scope, Stored, Verdict
+from evervec.ports import Counts, Query, Vector
+from evervec.sqlite.database import Database
+from evervec.stores.sqlite.publish import SQL, collection_of, made, publish
+from evervec.stores.sqlite.rows import COLLECTION_BITS, stored
+from evervec.stores.sqlite.search import Searcher
+
+FORGET_DOCUMENTS = 1_000
+"""How many documents of a forgotten collection one transaction deletes."""
+
+LAGS = 1_000
+"""How many of the newest publications tell the lag."""
+
+SAME = 0.999
+"""Vectors of one text whose cosine is above this differ only by how they were batched."""
+
+
+class SqliteStore:
+    """`evervec.ports.Store` in one SQLite file, with derived files for speed in *index_folder*.
+
+    Any number of processes may open the same file. Nothing is read or written before `open`.
+    """
+
+    def __init__(
+        self, database: Database, *, clock: Clock = SYSTEM, index_folder: Path | None = None
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._searcher = Searcher(database, index_folder)
+
+    async def open(self) -> None:
+        """Create the tables, or bring them to this program's version. Idempotent."""
+        self._database.migrate("events", "evervec.sqlite.schema")
+        self._database.migrate("store", "evervec.stores.sqlite.schema")
+
+    async def look(self, keys: Sequence[Key]) -> Mapping[Key, Stored]:
+        """Return what is stored of these documents, tombstones included."""
+
+        def work(connection: apsw.Connection) -> dict[Key, Stored]:
+            found = {}
+            for scope, ids in _by_scope(keys).items():
+                collection = collection_of(connection, scope)
+                if collection is None:
+                    continue
+                for id_, *row in connection.execute(
+                    SQL["look"],
+                    {"collection": collection.number, "ids": apsw.carray(tuple(ids))},
+                ):
+                    found[Key(scope.tenant, scope.collection, id_)] = stored(row)
+            return found
+
+        return await self._database.read(work)
+
+    async def known(self, tenant: str, space: int, digests: Sequence[bytes]) -> frozenset[bytes]:
+        """Return which of these texts already have a vector in (tenant, space).
+
+        One that no document uses may be pruned before it is published; the publication is then
+        INCOMPLETE and the job is done again.
+        """
+        if not digests:
+            return frozenset()
+
+        def work(connection: apsw.Connection) -> frozenset[bytes]:
+            return frozenset(
+                row[0]
+                for row in connection.execute(
+                    SQL["known"],
+                    {"tenant": tenant, "space": space, "digests": apsw.carray(tuple(digests))},
+                )
+            )
+
+        return await self._database.read(work)
+
+    async def keep(self, tenant: str, space: int, vectors: Mapping[bytes, Vector]) -> None:
+        """Keep vectors by digest. One that is there stays, unless the new one really differs.
+
+        It differs when somebody embeds by force what was embedded wrongly before.
+        """
+        rows = {digest: _blob(vector) for digest, vector in vectors.items()}
+        now = self._clock.now()
+
+        def work(connection: apsw.Connection) -> None:
+            for digest, value in rows.items():
+                key = {"tenant": tenant, "space": space, "digest": digest}
+                new = connection.execute(SQL["keep"], {**key, "value": value}).get
+                if new is None:
+                    number, old = connection.execute(SQL["kept"], key).get
+                    if not _same(old, value):
+                        _replace_vector(connection, number, value)
+                else:
+                    connection.execute(SQL["add_unused"], {"vector": new, "since": now})
+
+        if rows:
+            await self._database.write(work, label="store.keep")
+
+    async def publish(
+        self, publications: Sequence[Publication], *, fence: int, space: int
+    ) -> Sequence[Verdict]:
+        """Replace each document's searchable chunks in one step, all in one transaction.
+
+        Raises ConfigError, and publishes nothing, if a collection holds another space's vectors.
+        A repeated call under the same fence is answered as the first one was.
+        """
+        if not publications:
+            return []
+        now = self._clock.now()
+        return await self._database.write(
+            lambda connection: publish(connection, publications, fence=fence, space=space, now=now),
+            label="store.publish",
+        )
+
+    async def bar(self, keys: Mapping[Key, int]) -> None:
+        """Refuse publications of each key with a fence up to the one given."""
+        if not keys:
+            return
+
+        def work(connection: apsw.Connection) -> None:
+            for scope in dict.fromkeys(key.scope for key in keys):
+                number = made(connection, scope, 0).number
+                connection.executemany(
+                    SQL["bar"],
+                    [
+                        {"collection": number, "id": key.id, "bar": fence}
+                        for key, fence in keys.items()
+                        if key.scope == scope
+                    ],
+                )
+
+        await self._database.write(work)
+
+    async def search(self, query: Query) -> Sequence[Hit]:
+        """Answer from what is published at this moment, in this process or any other."""
+        return await self._searcher.search(query)
+
+    async def documents(
+        self, scope: Scope, after: Id | None, limit: int
+    ) -> Sequence[tuple[Id, Stored]]:
+        """List a collection's live documents in id order, a page at a time."""
+
+        def work(connection: apsw.Connection) -> list[tuple[Id, Stored]]:
+            collection = collection_of(connection, scope)
+            if collection is None:
+                return []
+            return [
+                (Id(id_), stored(row))
+                for id_, *row in connection.execute(
+                    SQL["documents"],
+                    {"collection": collection.number, "after": after or "", "limit": limit},
+                )
+            ]
+
+        return await self._database.read(work)
+
+    async def counts(self, scope: Scope) -> Counts:
+        """Return what the store holds of a collection; its cost does not grow with it."""
+
+        def work(connection: apsw.Connection) -> Counts:
+            collection = collection_of(connection, scope)
+            if collection is None:
+                return Counts(0, 0)
+            lags = tuple(
+                row[0]
+                for row in connection.execute(
+                    SQL["lags"], {"collection": collection.number, "limit": LAGS}
+                )
+            )
+            return Counts(collection.documents, collection.chunks, lags)
+
+        return await self._database.read(work)
+
+    async def forget(self, scope: Scope) -> None:
+        """Remove a collection and everything stored of it: from answers at once, then from disk.
+
+        Its vectors stay as unused ones until they are pruned.
+        """
+        await self._database.write(
+            lambda connection: connection.execute(
+                SQL["forget"], {"tenant": scope.tenant, "name": scope.collection}
+            )
+        )
+        await self._sweep()
+
+    async def prune(self, *, unused_before: int, limit: int) -> int:
+        """Delete up to *limit* vectors that no chunk has used since then.
+
+        Also finishes forgetting what a crash left half forgotten.
+        """
+        await self._sweep()
+
+        def work(connection: apsw.Connection) -> int:
+            old = connection.execute(
+                SQL["prune"], {"unused_before": unused_before, "limit": limit}
+            ).fetchall()
+            gone = 0
+            for (vector,) in old:
+                connection.execute(SQL["remove_vector"], {"vector": vector})
+                gone += connection.changes()
+            connection.executemany(SQL["use"], old)
+            return gone
+
+        return await self._database.write(work)
+
+    async def close(self) -> None:
+        """Let go of the derived files. The database is closed by whoever opened it."""
+        await self._searcher.close()
+
+    async def _sweep(self) -> None:
+        now = self._clock.now()
+        while True:
+            number = await self._database.read(
+                lambda connection: connection.execute(SQL["forgotten"]).get
+            )
+            if number is None:
+                return
+            forget = partial(_forget_some, number=int(number), now=now)
+            while await self._database.write(forget):
+                pass
+            self._searcher.forget(number)
+
+
+def _forget_some(connection: apsw.Connection, *, number: int, now: int) -> bool:
+    """Delete some documents of a forgotten collection; False once the collection itself is gone."""
+    documents = [
+        row[0]
+        for row in connection.execute(
+            SQL["some_documents"], {"collection": number, "limit": FORGET_DOCUMENTS}
+        )
+    ]
+    if not documents:
+        connection.execute(SQL["remove_collection"], {"number": number})
+        return False
+    these = apsw.carray(array("q", documents))
+    vectors = {row[0] for row in connection.execute(SQL["remove_chunks"], {"documents": these})}
+    connection.executemany(
+        SQL["leave"], [{"vector": vector, "since": now} for vector in sorted(vectors)]
+    )
+    connection.execute(SQL["remove_documents"], {"documents": these})
+    return True
+
+
+def _replace_vector(connection: apsw.Connection, number: int, value: bytes) -> None:
+    """Replace a vector under its chunks, which get new numbers: indexes then take them as new."""
+    connection.execute(SQL["replace_vector"], {"number": number, "value": value})
+    chunks: list[int] = [
+        row[0] for row in connection.execute(SQL["chunks_of_vector"], {"vector": number}).fetchall()
+    ]
+    for chunk in chunks:
+        collection = chunk >> COLLECTION_BITS
+        n = connection.execute(SQL["take_chunk_number"], {"number": collection}).get
+        if n is not None:
+            new = (collection << COLLECTION_BITS) | n
+            connection.execute(SQL["renumber"], {"chunk": chunk, "new": new})
+
+
+def _blob(vector: Vector) -> bytes:
+    flat = np.ascontiguousarray(vector, dtype="<f4").reshape(-1)
+    if not np.isfinite(flat).all():
+        raise ConfigError("a vector with NaN or infinite values cannot be stored")
+    return flat.tobytes()
+
+
+def _same(old: bytes, new: bytes) -> bool:
+    if len(old) != len(new):
+        return False
+    a, b = np.frombuffer(old, "<f4"), np.frombuffer(new, "<f4")
+    size = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return old == new or (size > 0 and float(a @ b) / size > SAME)
+
+
+def _by_scope(keys: Sequence[Key]) -> dict[Scope, list[Id]]:
+    scopes: dict[Scope, list[Id]] = defaultdict(list)
+    for key in keys:
+        scopes[key.scope].append(key.id)
+    return scopes
