@@ -252,7 +252,7 @@ def promised(promise: str) -> str:
     return found[0]
 
 
-def tests_in(path: Path) -> set[str]:
+def named_in(path: Path) -> set[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {
         node.name
@@ -269,7 +269,7 @@ def test_every_promise_names_the_tests_that_prove_it(promise: str) -> None:
     missing = [
         f"{path}::{name}"
         for path, name in named
-        if not (ROOT / path).is_file() or name not in tests_in(ROOT / path)
+        if not (ROOT / path).is_file() or name not in named_in(ROOT / path)
     ]
     assert not missing
 
