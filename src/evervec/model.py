@@ -245,6 +245,10 @@ class Publication:
     """When its oldest change was put, for the lag that people see."""
     embedded: int = 0
     reused: int = 0
+    force: bool = False
+    """Write it all again, even if the digest is equal: something was lost."""
+    touch: bool = False
+    """Nothing changed but the version: the pieces are those stored under this very digest."""
 
 
 class Verdict(StrEnum):

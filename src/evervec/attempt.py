@@ -1,0 +1,299 @@
+"""One attempt at a lease: read, render, compare, chunk, embed the rest, publish.
+
+An attempt never touches the queue. It yields how jobs ended, portion by portion; the worker that
+claimed them records it. No transaction is open while the model works.
+"""
+
+import asyncio
+import traceback
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from evervec.backoff import Policy
+from evervec.embedding import Embedding, Ensured, Want
+from evervec.errors import Critical, EvervecError, SourceError, Transient, Unavailable
+from evervec.faults import reach
+from evervec.model import (
+    Job,
+    Key,
+    Lane,
+    Lease,
+    Piece,
+    Publication,
+    Reading,
+    Scope,
+    Stored,
+    Verdict,
+)
+from evervec.outcome import Done, Fail, Outcome, Release, Retry
+from evervec.plan import Work, portions, unchanged
+from evervec.ports import Source, Store
+from evervec.recipe import Prepared, Recipe
+
+PORTION_PIECES = 1024
+FIRST_SLICE = 64
+SLICE_CHARS = 32_000_000
+
+NOT_SERVED_SECONDS = 2.0
+SOURCE_DOWN_SECONDS = 5.0
+HALTED_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A collection, wired: all that an attempt needs to know of it."""
+
+    scope: Scope
+    source: Source
+    recipe: Recipe
+    embedding: Embedding
+    halted: str = ""
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """What every attempt of one worker shares."""
+
+    store: Store
+    servings: Mapping[Scope, Serving]
+    policy: Policy
+    rng: Random = field(default_factory=Random)
+    halt: Callable[[Scope, str], None] = lambda _scope, _reason: None
+
+    async def attempt(
+        self, lease: Lease, held: Callable[[], frozenset[int]]
+    ) -> AsyncIterator[Mapping[int, Outcome]]:
+        """Yield how the lease's jobs ended, in portions; every job exactly once.
+
+        *held* raises LeaseLost when the lease may have ended, and returns the jobs that were
+        taken back from it.
+        """
+        by_scope: dict[Scope, list[Job]] = {}
+        for job in lease.jobs:
+            by_scope.setdefault(job.key.scope, []).append(job)
+        works: list[Work] = []
+        for scope, jobs in by_scope.items():
+            serving = self.servings.get(scope)
+            if serving is None:
+                yield _all(jobs, Release(NOT_SERVED_SECONDS, "not served by this worker"))
+                continue
+            if serving.halted:
+                yield _all(jobs, Release(HALTED_SECONDS, serving.halted))
+                continue
+            async for outcomes, read in self._read(serving, jobs):
+                if outcomes:
+                    yield outcomes
+                works += read
+                # Small documents of many collections share requests; large ones go at once.
+                if (
+                    sum(len(work.prepared.pieces) for work in works if work.prepared)
+                    > PORTION_PIECES
+                ):
+                    async for ended in self._finish(works, lease.fence, held):
+                        yield ended
+                    works = []
+        async for ended in self._finish(works, lease.fence, held):
+            yield ended
+
+    async def _read(
+        self, serving: Serving, jobs: Sequence[Job]
+    ) -> AsyncIterator[tuple[dict[int, Outcome], list[Work]]]:
+        """Read and prepare a collection's documents in slices that fit in memory."""
+        size, start = FIRST_SLICE, 0
+        while start < len(jobs):
+            part = jobs[start : start + size]
+            start += size
+            try:
+                reading = await serving.source.read([job.key.id for job in part])
+            except EvervecError as error:
+                yield {job.job: self._outcome(_down(error), job) for job in part}, []
+                continue
+            reach("attempt.read")
+            stored = await self.store.look([job.key for job in part])
+            outcomes, works = await asyncio.get_running_loop().run_in_executor(
+                None, self._prepare, serving, part, reading, stored
+            )
+            reach("attempt.planned")
+            yield outcomes, works
+            size = _next_slice(reading)
+
+    def _prepare(
+        self,
+        serving: Serving,
+        jobs: Sequence[Job],
+        reading: Reading,
+        stored: Mapping[Key, Stored],
+    ) -> tuple[dict[int, Outcome], list[Work]]:
+        outcomes: dict[int, Outcome] = {}
+        works: list[Work] = []
+        for job in jobs:
+            if broken := reading.broken.get(job.key.id):
+                outcomes[job.job] = self._outcome(broken, job)
+                continue
+            try:
+                works.append(_work(serving, job, reading, stored.get(job.key)))
+            except Exception as error:  # noqa: BLE001 - one document's trouble is its own
+                outcomes[job.job] = self._outcome(error, job)
+        return outcomes, works
+
+    async def _finish(
+        self, works: Sequence[Work], fence: int, held: Callable[[], frozenset[int]]
+    ) -> AsyncIterator[dict[int, Outcome]]:
+        by_embedding: dict[int, tuple[Embedding, list[Work]]] = {}
+        for work in works:
+            embedding = self.servings[work.job.key.scope].embedding
+            by_embedding.setdefault(id(embedding), (embedding, []))[1].append(work)
+        for embedding, mine in by_embedding.values():
+            for portion in portions(mine, PORTION_PIECES):
+                taken = held()
+                wanted = [work for work in portion if work.job.job not in taken]
+                ensured = await self._ensure(embedding, wanted)
+                taken = held()
+                wanted = [work for work in wanted if work.job.job not in taken]
+                yield await self._publish(embedding, wanted, ensured, fence)
+                reach("attempt.published")
+
+    async def _ensure(self, embedding: Embedding, works: Sequence[Work]) -> Ensured:
+        lane = min((work.job.lane for work in works), default=Lane.BACKFILL)
+        ensured = Ensured()
+        for force in (False, True):
+            wanted = _wanted(work for work in works if work.job.force is force)
+            if not wanted:
+                continue
+            part = await embedding.ensure(wanted, lane=lane, force=force)
+            ensured.embedded |= part.embedded
+            ensured.reused |= part.reused
+            ensured.refused |= part.refused
+        return ensured
+
+    async def _publish(
+        self, embedding: Embedding, works: Sequence[Work], ensured: Ensured, fence: int
+    ) -> dict[int, Outcome]:
+        outcomes: dict[int, Outcome] = {}
+        ready: list[Work] = []
+        for work in works:
+            if error := _refused(work, ensured):
+                outcomes[work.job.job] = self._outcome(error, work.job)
+            else:
+                ready.append(work)
+        verdicts = await self.store.publish(
+            [_publication(work, ensured) for work in ready], fence=fence, space=embedding.space
+        )
+        for work, verdict in zip(ready, verdicts, strict=True):
+            outcomes[work.job.job] = self._judged(verdict, work.job)
+        return outcomes
+
+    def _judged(self, verdict: Verdict, job: Job) -> Outcome:
+        match verdict:
+            case Verdict.PUBLISHED:
+                return Done()
+            case Verdict.SUPERSEDED:
+                # Someone newer was there. Then the lease is lost and this changes nothing; if
+                # it is not, the source went backwards, and trying for ever would hide that.
+                error = Transient(
+                    f"the store holds a newer revision of {job.key.id} than the source",
+                    hint="if the source was restored from a backup, run `evervec repair`",
+                )
+                return self._outcome(error, job)
+            case _:
+                return Release(0.0, verdict.value)
+
+    def _outcome(self, error: Exception, job: Job) -> Outcome:
+        if isinstance(error, Critical):
+            self.halt(job.key.scope, str(error))
+            return Release(HALTED_SECONDS, str(error))
+        return outcome_of(error, job.attempts, self.policy, self.rng)
+
+
+def outcome_of(error: Exception, attempts: int, policy: Policy, rng: Random) -> Outcome:
+    """Say what an error means for a job that failed *attempts* times before.
+
+    Trouble of the provider costs nothing; the job's own failures count, up to the policy's most.
+    """
+    reason, stack = str(error), "".join(traceback.format_exception(error))
+    match error:
+        case Unavailable():
+            return Release(error.after or 0.0, reason)
+        case Transient():
+            if attempts + 1 >= policy.attempts_max:
+                return Fail(reason, "transient", stack)
+            after = error.after if error.after is not None else policy.delay(attempts + 1, rng)
+            return Retry(after, reason, "transient", stack)
+        case EvervecError():
+            return Fail(reason, "permanent", stack)
+        case _:
+            return Fail(f"{type(error).__name__}: {reason}", "defect", stack)
+
+
+def _work(serving: Serving, job: Job, reading: Reading, stored: Stored | None) -> Work:
+    document = reading.documents.get(job.key.id)
+    if document is None:
+        return Work(job, None, reading.version)
+    _, digest, metadata = serving.recipe.rendered(document)
+    if not job.force and unchanged(digest, stored, serving.embedding.space):
+        return Work(job, Prepared(digest, (), metadata), reading.version, touch=True)
+    prepared = serving.recipe.prepare(document, serving.embedding.embedder)
+    return Work(job, prepared, reading.version)
+
+
+def _publication(work: Work, ensured: Ensured) -> Publication:
+    key, prepared = work.job.key, work.prepared
+    if prepared is None:
+        return Publication(key, work.version, b"", deleted=True, since=work.job.since)
+    digests = {piece.digest for piece in prepared.pieces}
+    embedded = sum((key.tenant, digest) in ensured.embedded for digest in digests)
+    return Publication(
+        key,
+        work.version,
+        prepared.digest,
+        prepared.pieces,
+        prepared.metadata,
+        since=work.job.since,
+        embedded=embedded,
+        reused=len(digests) - embedded,
+        force=work.job.force,
+        touch=work.touch,
+    )
+
+
+def _wanted(works: Iterable[Work]) -> dict[Want, str]:
+    return {
+        (work.job.key.tenant, piece.digest): piece.chunk.embedded
+        for work in works
+        for piece in _pieces(work)
+    }
+
+
+def _pieces(work: Work) -> tuple[Piece, ...]:
+    return work.prepared.pieces if work.prepared else ()
+
+
+def _refused(work: Work, ensured: Ensured) -> EvervecError | None:
+    tenant = work.job.key.tenant
+    for piece in _pieces(work):
+        if error := ensured.refused.get((tenant, piece.digest)):
+            return error
+    return None
+
+
+def _next_slice(reading: Reading) -> int:
+    chars = sum(
+        len(value)
+        for document in reading.documents.values()
+        for value in document.fields.values()
+        if isinstance(value, (str, bytes))
+    )
+    mean = max(1, chars // max(1, len(reading.documents)))
+    return max(1, min(1000, SLICE_CHARS // mean))
+
+
+def _down(error: EvervecError) -> EvervecError:
+    if isinstance(error, SourceError):
+        # A source that cannot be read now is trouble, not the document's failure.
+        return Unavailable(str(error), after=SOURCE_DOWN_SECONDS)
+    return error
+
+
+def _all(jobs: Iterable[Job], outcome: Outcome) -> dict[int, Outcome]:
+    return {job.job: outcome for job in jobs}

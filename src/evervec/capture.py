@@ -1,0 +1,123 @@
+"""Source changes into the queue; and everything a source holds, behind live edits.
+
+A change is accepted in the source only after its job is durable in the queue. Both steps repeat
+harmlessly, so a crash between them costs nothing. A gap (the source lost changes on the way) is
+answered by a scan of everything that exists in the source and everything that is stored: what is
+unchanged is noticed by its digest and costs no embedding.
+"""
+
+import json
+from dataclasses import dataclass
+
+from evervec.faults import reach
+from evervec.model import Captured, Change, Id, Key, Lane, Scope
+from evervec.ports import Notebook, Queue, QueueControl, Source, Store
+
+CHANGES = 2000
+PAGE = 2000
+BACKLOG_MAX = 20_000
+"""A scan stops feeding the queue above this: memory and disk stay flat for any source."""
+
+WAIT_SECONDS = 1.0
+
+SCAN = "scan"
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """How far a scan has come: the source first, then what is stored."""
+
+    stored: bool = False
+    after: Id | None = None
+
+    def to_bytes(self) -> bytes:
+        return json.dumps([self.stored, self.after]).encode()
+
+    @classmethod
+    def from_bytes(cls, value: bytes) -> "Scan":
+        stored, after = json.loads(value)
+        return cls(stored, None if after is None else Id(after))
+
+
+@dataclass(frozen=True)
+class Capture:
+    """Follows one collection's source."""
+
+    scope: Scope
+    source: Source
+    queue: Queue
+    control: QueueControl
+    store: Store
+    notebook: Notebook
+
+    async def open(self, *, scan: bool) -> None:
+        """Make the source ready. A collection seen for the first time is scanned, if *scan*."""
+        await self.source.open()
+        notes = await self.notebook.load("opened")
+        if not notes:
+            first = {SCAN: Scan().to_bytes()} if scan else {}
+            await self.notebook.save({"opened": b"1", **first})
+
+    async def step(self) -> bool:
+        """Move one batch of changes into the queue. False: there are none now."""
+        captured = await self.source.changes(CHANGES)
+        if captured is None:
+            return False
+        reach("capture.read")
+        if captured.gap:
+            await self.rescan()
+        if captured.ids:
+            await self._put(captured)
+        reach("capture.put")
+        await self.source.accept(captured)
+        reach("capture.accepted")
+        return True
+
+    async def rescan(self) -> None:
+        """Begin a scan of everything, durably."""
+        await self.notebook.save({SCAN: Scan().to_bytes()})
+
+    async def scanning(self) -> bool:
+        return bool(await self.notebook.load(SCAN))
+
+    async def scan_step(self) -> bool:
+        """Move one page of a scan into the queue. False: nothing to do now."""
+        notes = await self.notebook.load(SCAN)
+        if SCAN not in notes:
+            return False
+        if (await self.control.depth(self.scope)).backlog > BACKLOG_MAX:
+            return False
+        scan = Scan.from_bytes(notes[SCAN])
+        page = await self._page(scan)
+        await self.queue.put([Change(self._key(id_)) for id_ in page], lane=Lane.BACKFILL)
+        await self.notebook.save({SCAN: _next(scan, page)})
+        return True
+
+    async def _page(self, scan: Scan) -> list[Id]:
+        if scan.stored:
+            stored = await self.store.documents(self.scope, scan.after, PAGE)
+            return [id_ for id_, _ in stored]
+        return list(await self.source.scan(scan.after, PAGE))
+
+    async def _put(self, captured: Captured) -> None:
+        await self.queue.put(
+            [Change(self._key(id_), at=captured.at) for id_ in captured.ids], lane=captured.lane
+        )
+
+    def _key(self, id_: Id) -> Key:
+        return Key(self.scope.tenant, self.scope.collection, id_)
+
+
+def _next(scan: Scan, page: list[Id]) -> bytes | None:
+    if page:
+        return Scan(scan.stored, page[-1]).to_bytes()
+    return None if scan.stored else Scan(stored=True).to_bytes()
+
+
+async def follow(capture: Capture) -> None:
+    """Capture for ever: every change at once, a scan's pages in between."""
+    while True:
+        while await capture.step():
+            pass
+        waits = 0.0 if await capture.scan_step() else WAIT_SECONDS
+        await capture.source.wait(waits)

@@ -1,0 +1,159 @@
+"""One process's door to a model: each text is sent once, live edits first, every answer checked.
+
+A text is *known* when its vector is in the store, *under way* when another attempt of this process
+has sent it, and sent otherwise. Vectors are kept after each request, before any document uses
+them: that is the ledger which a crash leaves behind, so at most the request in flight is repeated.
+"""
+
+import asyncio
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from evervec.batch import batches, halves
+from evervec.errors import EvervecError, Permanent, Transient, Unavailable
+from evervec.faults import reach
+from evervec.gate import Gate
+from evervec.model import Lane
+from evervec.ports import Embedder, Store, Vectors
+
+Want: TypeAlias = tuple[str, bytes]
+"""A tenant and the digest of a text: vectors are never shared between tenants."""
+
+
+@dataclass(slots=True)
+class Ensured:
+    """What became of the texts that were wanted."""
+
+    embedded: set[Want] = field(default_factory=set)
+    reused: set[Want] = field(default_factory=set)
+    refused: dict[Want, EvervecError] = field(default_factory=dict)
+
+
+class Embedding:
+    """Sees to it that texts have vectors in one space."""
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        store: Store,
+        *,
+        space: int,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.embedder = embedder
+        self.space = space
+        self._store = store
+        self._stopping = stopping
+        self._gate = Gate(max(1, embedder.limits.concurrency))
+        self._under_way: dict[Want, asyncio.Future[None]] = {}
+
+    async def ensure(
+        self, wanted: Mapping[Want, str], *, lane: Lane, force: bool = False
+    ) -> Ensured:
+        """Return when each text's vector is durably in the store, or why it is not.
+
+        With *force* the model is asked again even for texts that are known.
+        """
+        others = {want: self._under_way[want] for want in wanted if want in self._under_way}
+        mine = {want: text for want, text in wanted.items() if want not in others}
+        turn = asyncio.get_running_loop().create_future()
+        self._under_way.update(dict.fromkeys(mine, turn))
+        try:
+            ensured = await self._ensure(mine, lane=lane, force=force)
+        finally:
+            for want in mine:
+                del self._under_way[want]
+            turn.set_result(None)
+        if not others:
+            return ensured
+        for other in set(others.values()):
+            await other
+        # Whoever had sent them may have been refused: what is not known now is asked for again.
+        rest = await self.ensure({want: wanted[want] for want in others}, lane=lane)
+        ensured.embedded |= rest.embedded
+        ensured.reused |= rest.reused
+        ensured.refused |= rest.refused
+        return ensured
+
+    async def _ensure(self, wanted: Mapping[Want, str], *, lane: Lane, force: bool) -> Ensured:
+        ensured = Ensured()
+        if not force:
+            ensured.reused = await self._known(wanted)
+        send = [(want, text) for want, text in wanted.items() if want not in ensured.reused]
+        if not send:
+            return ensured
+        loop = asyncio.get_running_loop()
+        texts = [text for _, text in send]
+        counts = await loop.run_in_executor(None, self.embedder.count_tokens, texts)
+        async with asyncio.TaskGroup() as group:
+            for batch in batches(counts, limits=self.embedder.limits):
+                part = [send[place] for place in batch]
+                group.create_task(self._send(part, ensured, lane))
+        return ensured
+
+    async def _known(self, wanted: Mapping[Want, str]) -> set[Want]:
+        by_tenant: dict[str, list[bytes]] = {}
+        for tenant, digest in wanted:
+            by_tenant.setdefault(tenant, []).append(digest)
+        known: set[Want] = set()
+        for tenant, digests in by_tenant.items():
+            found = await self._store.known(tenant, self.space, digests)
+            known.update((tenant, digest) for digest in found)
+        return known
+
+    async def _send(self, part: Sequence[tuple[Want, str]], ensured: Ensured, lane: Lane) -> None:
+        """Embed and keep one request; halve a refused one until the guilty text is alone."""
+        try:
+            async with self._gate.place(lane):
+                vectors = await self._asked([text for _, text in part])
+        except Permanent as error:
+            if len(part) == 1:
+                ensured.refused[part[0][0]] = error
+                return
+            for half in halves(part):
+                await self._send(half, ensured, lane)
+            return
+        except EvervecError as error:
+            ensured.refused.update((want, error) for want, _ in part)
+            return
+        kept: dict[str, dict[bytes, Vectors]] = {}
+        for ((tenant, digest), _), vector in zip(part, vectors, strict=True):
+            kept.setdefault(tenant, {})[digest] = vector
+        for tenant, mine in kept.items():
+            await self._store.keep(tenant, self.space, mine)
+        ensured.embedded.update(want for want, _ in part)
+
+    async def _asked(self, texts: Sequence[str]) -> Vectors:
+        if self._stopping():
+            raise Unavailable("this worker is stopping")
+        reach("attempt.embed")
+        try:
+            vectors = await self.embedder.embed(texts, kind="document")
+        except EvervecError:
+            raise
+        except Exception as error:
+            # An adapter that lets a foreign error through has a defect; its user still gets
+            # the whole story, and the job its attempts.
+            raise Transient(
+                f"model {self.embedder.model!r} raised {error!r}",
+                hint="".join(traceback.format_exception(error)),
+            ) from error
+        reach("attempt.embedded")
+        return checked(vectors, len(texts), self.embedder)
+
+
+def checked(vectors: Vectors, count: int, embedder: Embedder) -> Vectors:
+    """Return *vectors* if they are what was asked for: nothing else is ever stored."""
+    wanted = (count, embedder.dimension)
+    if vectors.shape != wanted:
+        raise Permanent(
+            f"model {embedder.model!r} answered {vectors.shape} numbers for {wanted}",
+            hint="the model does not have the dimension it says it has",
+        )
+    if not np.isfinite(vectors).all():
+        raise Permanent(f"model {embedder.model!r} answered numbers that are not finite")
+    return vectors

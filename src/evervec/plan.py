@@ -1,0 +1,44 @@
+"""What has to be done to bring documents in sync: pure decisions over what was read and stored."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from evervec.model import Job, Stored
+from evervec.recipe import Prepared
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One document on its way: its job, and what it is to become. None: it is gone."""
+
+    job: Job
+    prepared: Prepared | None
+    version: int
+    touch: bool = False
+    """The store holds this very text: only its version moves on."""
+
+
+def unchanged(digest: bytes, stored: Stored | None, space: int) -> bool:
+    """Say whether the store already holds this very text, so that only its version moves on."""
+    if stored is None or stored.deleted:
+        return False
+    return stored.space == space and stored.digest == digest
+
+
+def portions(works: Sequence[Work], pieces_max: int) -> Iterator[list[Work]]:
+    """Cut a batch of documents into portions of about *pieces_max* chunks.
+
+    Each portion is embedded, published and settled before the next: what is done is searchable
+    soon, a Ctrl-C loses little, and memory stays bounded. A larger document is its own portion.
+    """
+    portion: list[Work] = []
+    size = 0
+    for work in works:
+        pieces = len(work.prepared.pieces) if work.prepared else 0
+        if portion and size + pieces > pieces_max:
+            yield portion
+            portion, size = [], 0
+        portion.append(work)
+        size += pieces
+    if portion:
+        yield portion

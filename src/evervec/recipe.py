@@ -1,0 +1,97 @@
+"""A recipe: which fields make a document's text, how it is cut, what its digest covers."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+from evervec.model import Document, Piece
+from evervec.text.chunk import ChunkRecipe, chunk
+from evervec.text.digest import text_digest
+from evervec.text.normalise import normalise
+from evervec.text.template import Template
+
+
+class Tokens(Protocol):
+    """The model's own count, the only one that matters for what fits into it."""
+
+    def token_ends(self, text: str) -> Sequence[int]: ...
+
+    def count_tokens(self, texts: Sequence[str]) -> Sequence[int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A document's text, cut, with the digest that decides whether anything changed."""
+
+    digest: bytes
+    pieces: tuple[Piece, ...]
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """From a document's fields to the texts that are embedded. Equal recipes, equal results."""
+
+    template: Template
+    chunking: ChunkRecipe = field(default_factory=ChunkRecipe)
+    normalised: bool = False
+    metadata: tuple[str, ...] = ()
+    kind: str = "auto"
+    """`markdown`, `plain`, or `auto`: what the source says, else plain."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "template": self.template.to_json(),
+            "chunking": self.chunking.to_json(),
+            "normalised": self.normalised,
+            "metadata": list(self.metadata),
+            "kind": self.kind,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Recipe":
+        return cls(
+            Template.from_json(value["template"]),
+            ChunkRecipe.from_json(value["chunking"]),
+            value["normalised"],
+            tuple(value["metadata"]),
+            value["kind"],
+        )
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """Changes whenever the same fields could give other chunks."""
+        text = json.dumps(self.to_json(), sort_keys=True, ensure_ascii=False)
+        return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+    def prepare(self, document: Document, tokens: Tokens) -> Prepared:
+        """Render, digest and cut *document*. Pure, and CPU-bound: call it off the event loop."""
+        text, digest, metadata = self.rendered(document)
+        kind = str(document.fields.get("kind", "plain")) if self.kind == "auto" else self.kind
+        pieces = tuple(
+            Piece(part, text_digest(part.embedded))
+            for part in chunk(text, kind=kind, tokens=tokens, recipe=self.chunking)
+        )
+        return Prepared(digest, pieces, metadata)
+
+    def rendered(self, document: Document) -> tuple[str, bytes, Mapping[str, Any]]:
+        """Return the text, the digest over all that counts, and the metadata."""
+        text = self.template.render(document.fields)
+        if self.normalised:
+            text = normalise(text)
+        metadata = {
+            **document.metadata,
+            **{name: _scalar(document.fields.get(name)) for name in self.metadata},
+        }
+        digest = hashlib.blake2b(digest_size=16, key=self.fingerprint)
+        digest.update(text.encode())
+        digest.update(b"\0")
+        digest.update(json.dumps(metadata, sort_keys=True, default=str).encode())
+        return text, digest.digest(), metadata
+
+
+def _scalar(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes) else value

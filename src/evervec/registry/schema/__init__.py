@@ -1,0 +1,1 @@
+"""The registry's tables, by number."""

@@ -1,0 +1,104 @@
+"""What a user says a source is: values that can be written down in the state and opened again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from evervec.errors import ConfigError
+from evervec.ports import Notebook, Source
+from evervec.recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of an SQLite database."""
+
+    path: str
+    name: str
+    key: tuple[str, ...] = ()
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder of documents, or one file."""
+
+    path: str
+    patterns: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+
+
+Spec: TypeAlias = Table | Folder
+
+
+def table(
+    path: str | Path, name: str, *, key: str | Sequence[str] = (), where: str | None = None
+) -> Table:
+    """Name a table of the SQLite file *path*; *where* leaves rows out.
+
+    *key* is needed only where the table declares none.
+    """
+    columns = (key,) if isinstance(key, str) else tuple(key)
+    return Table(_absolute(path), name, columns, where)
+
+
+def folder(path: str | Path, *, patterns: Sequence[str] = (), ignore: Sequence[str] = ()) -> Folder:
+    """Name a folder; *patterns* choose its files (`*.md`), *ignore* rules are those of git."""
+    return Folder(_absolute(path), tuple(patterns), tuple(ignore))
+
+
+def to_json(spec: Spec) -> dict[str, Any]:
+    return {"kind": type(spec).__name__.lower(), **asdict(spec)}
+
+
+def from_json(written: Mapping[str, Any]) -> Spec:
+    values = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in written.items()
+        if name != "kind"
+    }
+    match written["kind"]:
+        case "table":
+            return Table(**values)
+        case "folder":
+            return Folder(**values)
+        case kind:
+            raise ConfigError(
+                f"a source of kind {kind!r} is registered, which this program does not know",
+                hint="update this program: pip install -U evervec",
+            )
+
+
+def place(spec: Spec) -> str:
+    """Return where the documents live, as people write it."""
+    return f"{spec.path} {spec.name}" if isinstance(spec, Table) else spec.path
+
+
+def lists_itself(spec: Spec) -> bool:
+    """Say whether the source's first changes are all it holds, so that no scan is needed."""
+    return isinstance(spec, Folder)
+
+
+def open_source(spec: Spec, recipe: Recipe, *, token: str, notebook: Notebook) -> Source:
+    """Make the adapter for *spec*; drivers are imported only here and only when needed."""
+    if isinstance(spec, Table):
+        from evervec.sources.sqlite import TableSource
+
+        return TableSource(
+            spec.path,
+            spec.name,
+            fields=recipe.template.fields,
+            metadata=recipe.metadata,
+            key=spec.key or None,
+            where=spec.where,
+            token=token,
+            notebook=notebook,
+        )
+    from evervec.sources.files import FolderSource
+
+    return FolderSource(spec.path, patterns=spec.patterns, ignore=spec.ignore, notebook=notebook)
+
+
+def _absolute(path: str | Path) -> str:
+    return str(Path(path).expanduser().absolute())

@@ -1,0 +1,47 @@
+"""What has to be done now and then: take back lost leases, delete what nobody needs any more."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from evervec.clock import Clock
+from evervec.ports import Queue, QueueControl, Store
+from evervec.settings import Retention
+
+REAP_SECONDS = 1.0
+PRUNE_SECONDS = 30.0
+PRUNE_ROWS = 2000
+
+
+class Pruned(Protocol):
+    """Anything with old rows."""
+
+    async def prune(self, *, before: int, limit: int) -> int: ...
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """The housekeeping of one state. Any number of processes may do it at the same time."""
+
+    queue: Queue
+    control: QueueControl
+    store: Store
+    events: Pruned
+    retention: Retention
+    clock: Clock
+
+    async def reap(self) -> None:
+        await self.queue.reap()
+
+    async def prune(self) -> None:
+        """Delete in small steps, so that nobody waits long for the write lock."""
+        now, keep = self.clock.now(), self.retention
+        while await self.control.prune(
+            finished_before=now - keep.finished,
+            parked_before=now - keep.parked if keep.parked else None,
+            limit=PRUNE_ROWS,
+        ):
+            pass
+        while await self.store.prune(unused_before=now - keep.unused, limit=PRUNE_ROWS):
+            pass
+        while await self.events.prune(before=now - keep.events, limit=PRUNE_ROWS):
+            pass
