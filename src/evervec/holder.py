@@ -31,10 +31,10 @@ def alive(holder: Holder, here: Holder) -> bool | None:
     """Say whether *holder* still runs; None if that cannot be seen from *here*."""
     if (holder.host, holder.boot) != (here.host, here.boot):
         return None
-    started = _started(holder.pid)
-    if started is not None:
-        return started == holder.started
-    return None if Path("/proc/self/stat").exists() is False and _answers(holder.pid) else False
+    if Path("/proc/self/stat").exists():
+        return _started(holder.pid) == holder.started
+    # A pid that answers may have been given to another process meanwhile.
+    return None if _answers(holder.pid) else False
 
 
 def _pid_namespace() -> str:

@@ -1,0 +1,148 @@
+"""The queue on SQLite: the worker's side of it, and the whole adapter.
+
+Every verb is one short `begin immediate` transaction, so what a verb promises is durable when it
+returns, and two processes never see each other's half of one. A job is one row: READY, DELAYED,
+LEASED, SUSPECT or parked (FAILED, QUARANTINED, CANCELLED). It is held if it is LEASED under a fence,
+and only that fence may settle it. It is in sync when the row is gone.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import apsw
+
+from evervec.clock import SYSTEM, Clock
+from evervec.holder import alive as look_alive
+from evervec.holder import boot_id, this_process
+from evervec.model import Change, Holder, Key, Lane, Lease, Scope
+from evervec.outcome import Outcome
+from evervec.ports import Put, Renewed, Settled
+from evervec.queues.sqlite import claims, puts, reaping, settlements
+from evervec.queues.sqlite.bell import Bell
+from evervec.queues.sqlite.control import SqliteControl
+from evervec.queues.sqlite.rows import SQL, Row
+from evervec.sqlite.database import Database
+
+
+class SqliteQueue(SqliteControl):
+    """Implements the ports `Queue` and `QueueControl`. Call `open` before anything else."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        clock: Clock = SYSTEM,
+        crashes_max: int = 3,
+        boot: str | None = None,
+        alive: Callable[[Holder], bool] | None = None,
+    ) -> None:
+        """*boot* and *alive* say which boot this is and whether a holder lives: for simulations."""
+        super().__init__(database, clock, boot_id() if boot is None else boot)
+        self._crashes_max = crashes_max
+        here = this_process("")
+        # A holder that cannot be seen from here lives until its lease runs out.
+        self._alive = alive or (lambda holder: look_alive(holder, here) is not False)
+        self._bell = Bell(database.path)
+
+    def open(self) -> None:
+        """Bring the tables up to date."""
+        self._database.migrate("events", "evervec.sqlite.schema")
+        self._database.migrate("queue", "evervec.queues.sqlite.schema")
+
+    def _ring(self) -> None:
+        self._bell.ring()
+
+    async def put(self, changes: Sequence[Change], *, lane: Lane = Lane.LIVE) -> Put:
+        """Ask for these documents to be brought in sync. Durable on return, idempotent."""
+        if not changes:
+            return Put(created=0, merged=0)
+        now = self._clock.now()
+
+        def work(connection: apsw.Connection) -> tuple[Put, dict[Scope, Row]]:
+            return puts.put(connection, changes, lane, self._scopes, now)
+
+        put, found = await self._database.write(work, label="queue.put")
+        self._scopes.keep(found)
+        self._ring()
+        return put
+
+    async def claim(
+        self, limit: int, *, holder: Holder, lease_for: float, lane: Lane | None = None
+    ) -> Lease | None:
+        """Take up to *limit* ready jobs in the fair order; None if there are none."""
+        now = self._clock.now()
+        kinds = (Lane.LIVE, Lane.BACKFILL) if lane is None else (lane,)
+        expires = self._clock.boot() + round(lease_for * 1000)
+
+        def work(connection: apsw.Connection) -> Lease | None:
+            claimed = claims.claim(connection, limit, kinds, now)
+            if claimed is None:
+                return None
+            fence, rows = claimed
+            claims.open_lease(connection, fence, holder, expires, len(rows))
+            return Lease(fence, tuple(self._scopes.job(connection, row) for row in rows))
+
+        self._bell.heed()
+        lease = await self._database.write(work, label="queue.claim")
+        if lease is not None:
+            # There may be more of it, for others that wait.
+            self._ring()
+        return lease
+
+    async def renew(self, fences: Sequence[int], *, holder: Holder, lease_for: float) -> Renewed:
+        """Extend the leases that *holder* still holds; the rest now belongs to others."""
+        now = self._clock.boot()
+        expires = now + round(lease_for * 1000)
+        who = (holder.name, holder.host, holder.pid, holder.started, holder.boot)
+
+        def work(connection: apsw.Connection) -> Renewed:
+            held = [
+                fence
+                for fence in fences
+                if connection.execute(SQL["renew"], (expires, fence, now, *who)).get is not None
+            ]
+            stopped = [
+                job for fence in held for (job,) in connection.execute(SQL["stopped"], (fence,))
+            ]
+            return Renewed(held=frozenset(held), stopped=frozenset(stopped))
+
+        return await self._database.write(work, label="queue.renew")
+
+    async def settle(self, fence: int, outcomes: Mapping[int, Outcome]) -> Settled:
+        """Record how held jobs ended, as one set in one commit."""
+        now = self._clock.now()
+
+        def work(connection: apsw.Connection) -> Settled:
+            return settlements.settle(connection, fence, outcomes, self._scopes, now)
+
+        settled = await self._database.write(work, label="queue.settle")
+        self._ring()
+        return settled
+
+    async def reap(self) -> Sequence[Key]:
+        """Hand back the jobs of leases that ran out or whose holder is dead; return their keys."""
+        boot_now = self._clock.boot()
+        # Looked up before the write lock is asked for: mostly there is nothing to reap.
+        fences = await self._database.read(
+            lambda connection: reaping.doomed(connection, self._alive, self._boot, boot_now)
+        )
+        if not fences:
+            return []
+        now = self._clock.now()
+
+        def work(connection: apsw.Connection) -> list[Key]:
+            return reaping.reap(connection, fences, self._scopes, self._crashes_max, now)
+
+        keys = await self._database.write(work, label="queue.reap")
+        self._ring()
+        return keys
+
+    async def wait(self, timeout: float) -> None:
+        """Return early if work may be ready. A hint: claim to find out."""
+        due = await self._database.read(lambda connection: connection.execute(SQL["due"]).get)
+        if due is not None:
+            timeout = min(timeout, max(0, due - self._clock.now()) / 1000)
+        await self._bell.wait(timeout)
+
+    async def close(self) -> None:
+        """End waiting; the database belongs to whoever opened it."""
+        self._bell.close()
