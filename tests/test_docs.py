@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -191,6 +192,8 @@ def commands_of(text: str) -> Iterator[tuple[str, int]]:
 
 # Commands that go on until they are interrupted: their words are checked, not their end.
 ENDLESS = {"up", "worker"}
+# Commands whose second word is a command as well.
+GROUPS = {"jobs", "failed", "stage", "events", "model"}
 
 
 def ends(words: list[str]) -> bool:
@@ -206,12 +209,14 @@ def test_every_evervec_command_shown_ends_as_stated(block: Block, tmp_path: Path
     """
     prepare(tmp_path)
     for command, expected in commands_of(block.text):
-        words = shlex.split(command, comments=True)
+        # What a shell would do with the output is not ours to test.
+        words = list(takewhile(lambda word: word not in {"|", "&&", ">"}, shlex.split(command)))
         if not words or words[0] != "evervec":
             continue
         program = [sys.executable, "-m", "evervec"]
         if "no-run" in block.words or not ends(words):
-            ended = run([*program, *words[1:2], "--help"], tmp_path)
+            named = words[1 : 3 if words[1] in GROUPS else 2]
+            ended = run([*program, *named, "--help"], tmp_path)
             options = {word.partition("=")[0] for word in words if word.startswith("--")}
             assert not {option for option in options if option not in ended.stdout}, command
             assert ended.returncode == 0, ended.stderr
@@ -287,7 +292,8 @@ def test_every_part_of_the_product_has_a_home_in_the_architecture() -> None:
         for file in source.iterdir()
         if (file.is_dir() and any(file.glob("*.py"))) or file.suffix == ".py"
     }
-    assert not parts - homes().keys() - {"__init__.py"}
+    homeless = parts - homes().keys() - {"__init__.py"}
+    assert not homeless
 
 
 def test_the_model_of_the_protocol_compiles_where_spin_is_installed(tmp_path: Path) -> None:
