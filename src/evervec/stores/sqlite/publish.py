@@ -163,13 +163,16 @@ class _Run:
         for publication in self._publications:
             ids[publication.key.scope].append(publication.key.id)
         return {
-            Key(scope.tenant, scope.collection, row[0]): StateRow(*row[1:7], bool(row[7]), row[8])
+            Key(scope.tenant, scope.collection, row[0]): StateRow(*row[1:])
             for scope, mine in ids.items()
-            for row in self._connection.execute(
+            for row in self._rows(
                 SQL["states"],
                 {"collection": self._collections[scope].number, "ids": apsw.carray(tuple(mine))},
             )
         }
+
+    def _rows(self, statement: str, bindings: dict[str, Any]) -> Iterator[Any]:
+        yield from self._connection.execute(statement, bindings)
 
     def _judge(self, publication: Publication) -> Verdict:
         if self._repeated(publication):

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import apsw
 import numpy as np
@@ -97,6 +98,7 @@ class SqliteStore:
         now = self._clock.now()
 
         def work(connection: apsw.Connection) -> None:
+            _check_width(connection, tenant, space, rows)
             for digest, value in rows.items():
                 key = {"tenant": tenant, "space": space, "digest": digest}
                 new = connection.execute(SQL["keep"], {**key, "value": value}).get
@@ -258,7 +260,7 @@ def _forget_some(connection: apsw.Connection, *, number: int, now: int) -> bool:
 def _replace_vector(connection: apsw.Connection, number: int, value: bytes) -> None:
     """Replace a vector under its chunks, which get new numbers: indexes then take them as new."""
     connection.execute(SQL["replace_vector"], {"number": number, "value": value})
-    chunks: list[int] = [
+    chunks: list[Any] = [
         row[0] for row in connection.execute(SQL["chunks_of_vector"], {"vector": number}).fetchall()
     ]
     for chunk in chunks:
@@ -274,6 +276,22 @@ def _blob(vector: Vector) -> bytes:
     if not np.isfinite(flat).all():
         raise ConfigError("a vector with NaN or infinite values cannot be stored")
     return flat.tobytes()
+
+
+def _check_width(
+    connection: apsw.Connection, tenant: str, space: int, rows: Mapping[bytes, bytes]
+) -> None:
+    """Refuse vectors of another dimension than the space already holds."""
+    widths = {len(value) for value in rows.values()}
+    there = connection.execute(SQL["width"], {"tenant": tenant, "space": space}).get
+    if there is not None:
+        widths.add(int(there))
+    if len(widths) > 1:
+        told = " and ".join(str(width // 4) for width in sorted(widths))
+        raise ConfigError(
+            f"vectors of {told} dimensions cannot share embedding space {space}",
+            hint="give a model whose output changed a new revision",
+        )
 
 
 def _same(old: bytes, new: bytes) -> bool:

@@ -14,7 +14,8 @@ update store_collection set
     space = :space,
     next_chunk = :next_chunk,
     documents = :documents,
-    chunks = :chunks
+    chunks = :chunks,
+    revision = revision + 1
 where number = :number
 
 -- name: look
@@ -55,6 +56,13 @@ where tenant = :tenant
   and space = :space
   and digest = :digest
 
+-- name: width
+select length(value)
+from store_vector
+where tenant = :tenant
+  and space = :space
+limit 1
+
 -- name: keep
 -- What is there already stays: equal text has an equal vector, up to its last digits.
 insert into store_vector (tenant, space, digest, value)
@@ -88,7 +96,8 @@ where chunk = :chunk
 
 -- name: take_chunk_number
 update store_collection set
-    next_chunk = next_chunk + 1
+    next_chunk = next_chunk + 1,
+    revision = revision + 1
 where number = :number
 returning next_chunk - 1
 

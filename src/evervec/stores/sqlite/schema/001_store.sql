@@ -9,9 +9,18 @@ create table store_collection (
     next_chunk integer not null default 1,
     documents integer not null default 0,
     chunks integer not null default 0,
+    -- Grows with each change: what was derived at this revision is current.
+    revision integer not null default 0,
     -- A forgotten collection is out of every answer at once; its rows go in bounded steps.
     forgotten integer not null default 0
 );
+
+-- What tells this database's derived files from those of another one at the same path.
+create table store_identity (
+    identity blob not null
+);
+
+insert into store_identity values (randomblob(16));
 
 create unique index store_collection_by_name
     on store_collection (tenant, name) where forgotten = 0;

@@ -1,0 +1,430 @@
+"""A collection's vectors as one memory-mapped matrix: derived, never the truth.
+
+Two files lie beside the database. `….vectors` has a header and then one float32 row a chunk;
+`….rows` has, for each row, the chunk's number and the start of its digest. Rows are appended in
+the order of chunk numbers, and the header's count is written last: what a dead writer left behind
+it does not exist. Only who holds the `….lock` file writes. Files are replaced, never shortened, so
+a mapping of another process stays good.
+
+What cannot be trusted is built again from the database: another version, identity, space or
+dimension, a file that is too short, rows that contradict the database. After a reboot only the
+rows that were forced to the disk count.
+
+A row whose chunk is gone is found by counting (the database knows how many chunks there are) and
+left out; when too many are dead the files are written anew.
+"""
+
+import contextlib
+import fcntl
+import os
+import struct
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+
+import apsw
+import numpy as np
+from numpy.typing import NDArray
+
+from evervec.sqlite.statements import statements
+from evervec.stores.sqlite.rows import COLLECTION_BITS
+
+SQL = statements("evervec.stores.sqlite", "search.sql")
+
+MAGIC = b"EVERVEC\x01"
+HEADER_BYTES = 4096
+"""One page, so that the rows behind it are aligned."""
+LAYOUT = struct.Struct("<8s16sqqqqq16s36s")
+"""magic, identity, collection, space, dimension, rows, rows on disk, generation, boot."""
+ENTRY = np.dtype([("chunk", "<i8"), ("digest", "<u8")])
+BATCH_ROWS = 4096
+UNSYNCED_ROWS_MAX = 16_384
+DEAD_SHARE_MAX = 0.3
+DEAD_ROWS_MIN = 1_000
+"""Below this many dead rows nothing is gained by finding them or by writing the files anew."""
+SAMPLED_ROWS = 64
+
+Matrix: TypeAlias = NDArray[np.float32]
+Chunks: TypeAlias = NDArray[np.int64]
+
+
+class StaleSnapshot(Exception):
+    """The reader's snapshot is older than what this process has already seen: read again."""
+
+
+class Contradiction(Exception):
+    """The files say something else than the database: they must be built again."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionRow:
+    """A collection as the snapshot has it."""
+
+    number: int
+    space: int
+    next_chunk: int
+    chunks: int
+    revision: int
+
+    @property
+    def first(self) -> int:
+        return self.number << COLLECTION_BITS
+
+    @property
+    def end(self) -> int:
+        return self.first | self.next_chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the files say of themselves."""
+
+    identity: bytes
+    collection: int
+    space: int
+    dimension: int
+    rows: int
+    synced: int
+    generation: bytes
+    boot: str
+
+    def pack(self) -> bytes:
+        return LAYOUT.pack(
+            MAGIC,
+            self.identity,
+            self.collection,
+            self.space,
+            self.dimension,
+            self.rows,
+            self.synced,
+            self.generation,
+            self.boot.encode(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What one snapshot may see: rows in chunk order, the known dead ones marked."""
+
+    matrix: Matrix
+    chunks: Chunks
+    digests: NDArray[np.uint64]
+    dead: NDArray[np.bool_]
+    unknown: int
+    """How many more rows are dead, without knowing which."""
+
+
+class MatrixIndex:
+    """The matrix of one collection in one space. Threads and processes may share the files."""
+
+    def __init__(self, folder: Path, identity: bytes, row: CollectionRow) -> None:
+        stem = folder / f"{row.number}-{row.space}"
+        self._vectors = stem.with_suffix(".vectors")
+        self._rows = stem.with_suffix(".rows")
+        self._lock = stem.with_suffix(".lock")
+        self._identity = identity
+        self._mutex = threading.Lock()
+        self._header: Header | None = None
+        self._matrix: Matrix = np.empty((0, 0), np.float32)
+        self._entries: NDArray[np.void] = np.empty(0, ENTRY)
+        self._dead = np.zeros(0, np.bool_)
+        self._revision = -1
+
+    def view(self, connection: apsw.Connection, row: CollectionRow) -> View:
+        """Bring the files up to the connection's snapshot and return what it may see.
+
+        Raises StaleSnapshot if this process has seen a newer state: rows known as dead now may
+        be alive in the older one.
+        """
+        with self._mutex:
+            if self._revision > row.revision:
+                raise StaleSnapshot
+            if self._revision < row.revision:
+                with self._locked():
+                    self._catch_up(connection, row)
+                self._bury(connection, row)
+                self._revision = row.revision
+            return self._visible(row)
+
+    def bury(self, chunks: Iterable[int]) -> None:
+        """Remember rows whose chunk was found to be gone."""
+        with self._mutex:
+            numbers = self._numbers()
+            wanted = np.fromiter(chunks, np.int64)
+            places = np.searchsorted(numbers, wanted)
+            places = places[places < len(numbers)]
+            self._dead[places[np.isin(numbers[places], wanted)]] = True
+
+    def rebuild(self) -> None:
+        """Forget the files; the next `view` builds them again."""
+        with self._mutex, self._locked():
+            self._vectors.unlink(missing_ok=True)
+            self._rows.unlink(missing_ok=True)
+            self._forget()
+
+    def close(self) -> None:
+        """Let go of the mapping, with the rows on disk."""
+        with self._mutex:
+            if self._header is not None and self._header.synced < self._header.rows:
+                with contextlib.suppress(OSError), self._locked():
+                    header = self._read_header()
+                    if header is not None and header.generation == self._header.generation:
+                        self._sync(header)
+            self._forget()
+
+    def _forget(self) -> None:
+        self._header = None
+        self._matrix = np.empty((0, 0), np.float32)
+        self._entries = np.empty(0, ENTRY)
+        self._dead = np.zeros(0, np.bool_)
+        self._revision = -1
+
+    def _numbers(self) -> Chunks:
+        return np.asarray(self._entries["chunk"], np.int64)
+
+    def _visible(self, row: CollectionRow) -> View:
+        # Another process may have appended chunks that this snapshot does not have yet.
+        numbers = self._numbers()
+        seen = int(np.searchsorted(numbers, row.end))
+        dead = self._dead[:seen].copy()  # threads go on marking
+        unknown = seen - int(dead.sum()) - row.chunks
+        if unknown < 0:
+            raise Contradiction
+        return View(
+            self._matrix[:seen], numbers[:seen], self._entries["digest"][:seen], dead, unknown
+        )
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        self._lock.parent.mkdir(parents=True, exist_ok=True)
+        with self._lock.open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _catch_up(self, connection: apsw.Connection, row: CollectionRow) -> None:
+        header = self._read_header()
+        if header is not None and not self._fits(header, row):
+            header = None
+        if header is not None and (
+            self._header is None or self._header.generation != header.generation
+        ):
+            self._map(header)
+            if not self._agrees(connection, row):
+                header = None
+        last = self._last(header, row)
+        first: Any = connection.execute(
+            SQL["new_chunks"], {"last": last, "end": row.end, "limit": 1}
+        ).fetchone()
+        if header is None:
+            dimension = len(first[2]) // 4 if first else 0
+            header = self._start(row, dimension)
+        if first:
+            header = self._append(connection, header, row, last)
+        self._map(header)
+
+    def _last(self, header: Header | None, row: CollectionRow) -> int:
+        if header is None or header.rows == 0:
+            return row.first
+        with self._rows.open("rb") as file:
+            file.seek((header.rows - 1) * ENTRY.itemsize)
+            entry = np.frombuffer(file.read(ENTRY.itemsize), ENTRY)
+        return int(entry["chunk"][0])
+
+    def _append(
+        self, connection: apsw.Connection, header: Header, row: CollectionRow, last: int
+    ) -> Header:
+        with self._vectors.open("r+b") as vectors, self._rows.open("r+b") as rows:
+            while True:
+                batch: list[Any] = connection.execute(
+                    SQL["new_chunks"], {"last": last, "end": row.end, "limit": BATCH_ROWS}
+                ).fetchall()
+                if not batch:
+                    break
+                last = batch[-1][0]
+                width = header.dimension * 4
+                if any(len(value) != width for _, _, value in batch):
+                    raise Contradiction
+                vectors.seek(HEADER_BYTES + header.rows * width)
+                vectors.write(b"".join(value for _, _, value in batch))
+                rows.seek(header.rows * ENTRY.itemsize)
+                rows.write(_entries((chunk, digest) for chunk, digest, _ in batch))
+                header = replace(header, rows=header.rows + len(batch))
+            # Python's buffers first, then the count: a count never runs ahead of its rows.
+            vectors.flush()
+            rows.flush()
+            if header.rows - header.synced > UNSYNCED_ROWS_MAX:
+                header = _flushed(header, vectors, rows)
+            _write_header(vectors, header)
+        return header
+
+    def _start(self, row: CollectionRow, dimension: int) -> Header:
+        header = Header(
+            self._identity,
+            row.number,
+            row.space,
+            dimension,
+            0,
+            0,
+            os.urandom(16),
+            _boot(),
+        )
+        self._replace_files(header, (), ())
+        return header
+
+    def _replace_files(
+        self, header: Header, vectors: Iterable[bytes], entries: Iterable[bytes]
+    ) -> None:
+        # A crash between the two renames leaves files of two generations. The first thing of
+        # the second file to become visible is its absence, so that they are never combined.
+        self._rows.unlink(missing_ok=True)
+        new_vectors = self._vectors.with_suffix(".vectors-new")
+        new_rows = self._rows.with_suffix(".rows-new")
+        with new_rows.open("wb") as file:
+            file.writelines(entries)
+        with new_vectors.open("wb") as file:
+            file.write(header.pack().ljust(HEADER_BYTES, b"\0"))
+            file.writelines(vectors)
+        new_vectors.replace(self._vectors)
+        new_rows.replace(self._rows)
+
+    def _sync(self, header: Header) -> None:
+        with self._vectors.open("r+b") as vectors, self._rows.open("r+b") as rows:
+            _write_header(vectors, _flushed(header, vectors, rows))
+
+    def _read_header(self) -> Header | None:
+        try:
+            with self._vectors.open("rb") as file:
+                start = file.read(LAYOUT.size)
+                vectors_bytes = os.fstat(file.fileno()).st_size
+            rows_bytes = self._rows.stat().st_size
+        except FileNotFoundError:
+            return None
+        if len(start) < LAYOUT.size:
+            return None
+        magic, identity, collection, space, dimension, rows, synced, generation, boot = (
+            LAYOUT.unpack(start)
+        )
+        if magic != MAGIC or min(dimension, rows, synced) < 0:
+            return None
+        told = boot.rstrip(b"\0").decode("ascii", "replace")
+        if told != _boot():
+            rows = min(rows, synced)
+        if vectors_bytes < HEADER_BYTES + rows * dimension * 4 or rows_bytes < (
+            rows * ENTRY.itemsize
+        ):
+            return None
+        return Header(
+            identity, collection, space, dimension, rows, min(synced, rows), generation, _boot()
+        )
+
+    def _fits(self, header: Header, row: CollectionRow) -> bool:
+        return (header.identity, header.collection, header.space) == (
+            self._identity,
+            row.number,
+            row.space,
+        ) and (header.dimension > 0 or header.rows == 0 == row.chunks)
+
+    def _map(self, header: Header) -> None:
+        same = self._header is not None and self._header.generation == header.generation
+        dead = np.zeros(header.rows, np.bool_)
+        if same:
+            kept = min(len(self._dead), header.rows)
+            dead[:kept] = self._dead[:kept]
+        self._dead = dead
+        self._header = header
+        if header.rows == 0:
+            self._matrix = np.empty((0, header.dimension), np.float32)
+            self._entries = np.empty(0, ENTRY)
+            return
+        self._matrix = np.memmap(
+            self._vectors,
+            np.dtype("<f4"),
+            "r",
+            offset=HEADER_BYTES,
+            shape=(header.rows, header.dimension),
+        )
+        self._entries = np.memmap(self._rows, ENTRY, "r", shape=(header.rows,))
+
+    def _agrees(self, connection: apsw.Connection, row: CollectionRow) -> bool:
+        """Compare some rows with the database: it may be a copy, or restored from a backup."""
+        numbers = self._numbers()
+        if len(numbers) == 0:
+            return True
+        if numbers[0] <= row.first or bool((np.diff(numbers) <= 0).any()):
+            return False
+        step = max(1, len(numbers) // SAMPLED_ROWS)
+        sample = np.union1d(np.arange(0, len(numbers), step), np.arange(len(numbers))[-8:])
+        told = dict(
+            zip(numbers[sample].tolist(), self._entries["digest"][sample].tolist(), strict=True)
+        )
+        return all(
+            told[chunk] == short(digest)
+            for chunk, digest, _, _ in connection.execute(
+                SQL["places"], {"chunks": apsw.carray(numbers[sample])}
+            )
+        )
+
+    def _bury(self, connection: apsw.Connection, row: CollectionRow) -> None:
+        """Find the dead rows if they are many, and write the files anew if they are too many."""
+        view = self._visible(row)
+        if view.unknown > max(DEAD_ROWS_MIN, len(view.chunks) // 20):
+            live = np.fromiter(
+                (
+                    chunk
+                    for (chunk,) in connection.execute(
+                        SQL["live_chunks"], {"first": row.first, "end": row.end}
+                    )
+                ),
+                np.int64,
+            )
+            self._dead[: len(view.chunks)] = ~np.isin(view.chunks, live, assume_unique=True)
+        dead = int(self._dead.sum())
+        if self._header and dead > DEAD_ROWS_MIN and dead > DEAD_SHARE_MAX * self._header.rows:
+            with self._locked():
+                self._compact()
+
+    def _compact(self) -> None:
+        header = self._read_header()
+        if header is None or self._header is None or header.generation != self._header.generation:
+            return  # another process did it; the next catch-up maps its files
+        self._map(header)
+        live = np.flatnonzero(~self._dead)
+        matrix, entries = self._matrix, self._entries
+        header = replace(header, rows=len(live), synced=0, generation=os.urandom(16))
+        blocks = [live[at : at + BATCH_ROWS] for at in range(0, len(live), BATCH_ROWS)]
+        self._replace_files(
+            header,
+            (matrix[block].tobytes() for block in blocks),
+            (entries[block].tobytes() for block in blocks),
+        )
+        self._map(header)
+
+
+def short(digest: bytes) -> int:
+    """Return the part of a digest that the rows file keeps."""
+    return int.from_bytes(digest[:8].ljust(8, b"\0"), "little")
+
+
+def _entries(rows: Iterable[tuple[int, bytes]]) -> bytes:
+    return np.array([(chunk, short(digest)) for chunk, digest in rows], ENTRY).tobytes()
+
+
+def _flushed(header: Header, vectors: BinaryIO, rows: BinaryIO) -> Header:
+    os.fdatasync(vectors.fileno())
+    os.fdatasync(rows.fileno())
+    return replace(header, synced=header.rows)
+
+
+def _write_header(vectors: BinaryIO, header: Header) -> None:
+    vectors.seek(0)
+    vectors.write(header.pack())
+    vectors.flush()
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""

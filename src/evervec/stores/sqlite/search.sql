@@ -1,0 +1,69 @@
+-- name: identity
+select identity from store_identity
+
+-- name: collection
+select number, space, next_chunk, chunks, revision
+from store_collection
+where tenant = :tenant
+  and name = :name
+  and forgotten = 0
+
+-- name: new_chunks
+-- Chunks are numbered in commit order, so what an index lacks lies behind its last.
+select c.chunk, c.digest, v.value
+from store_chunk as c
+join store_vector as v on v.number = c.vector
+where c.chunk > :last
+  and c.chunk < :end
+order by c.chunk
+limit :limit
+
+-- name: live_chunks
+select chunk
+from store_chunk
+where chunk >= :first
+  and chunk < :end
+order by chunk
+
+-- name: matching
+-- Each wanted name must be there with one of its wanted values, of the same JSON type.
+select c.chunk
+from store_document as d
+join store_chunk as c on c.document = d.document
+where d.collection = :collection
+  and d.deleted = 0
+  and not exists (
+      select 1
+      from json_each(:wanted) as w
+      where not exists (
+          select 1
+          from json_each(d.metadata) as m
+          join json_each(w.value) as v
+          where m.key = w.key
+            and m.value is v.value
+            and (m.atom is null) = (v.atom is null)
+      )
+  )
+
+-- name: places
+select c.chunk, c.digest, d.id, c.position
+from store_chunk as c
+join store_document as d on d.document = c.document
+where c.chunk in (select value from carray(:chunks))
+  and d.deleted = 0
+
+-- name: hits
+select c.chunk, d.id, c.text, c.first, c.last, c.heading, d.metadata
+from store_chunk as c
+join store_document as d on d.document = c.document
+where c.chunk in (select value from carray(:chunks))
+
+-- name: lexical
+-- Ordering by the hidden rank alone lets the full text sort while it scores.
+select rowid, -rank
+from store_text
+where store_text match :words
+  and rowid >= :first
+  and rowid < :end
+order by rank
+limit :limit
