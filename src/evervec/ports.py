@@ -259,7 +259,7 @@ class Store(Protocol):
         """Return which of these texts already have a vector in (tenant, space)."""
 
     async def keep(self, tenant: str, space: int, vectors: Mapping[bytes, Vector]) -> None:
-        """Keep vectors by digest, durably, before any document uses them.
+        """Keep vectors by digest, durably, before any document uses them; newer ones replace.
 
         This is the ledger: after a crash a text that is here is not paid for again.
         """
@@ -284,6 +284,9 @@ class Store(Protocol):
         self, scope: Scope, after: Id | None, limit: int
     ) -> Sequence[tuple[Id, Stored]]:
         """List a collection's live documents in id order, a page at a time."""
+
+    async def damaged(self, scope: Scope) -> Sequence[Id]:
+        """Return the live documents whose chunks or vectors are not all there."""
 
     async def counts(self, scope: Scope) -> Counts: ...
 

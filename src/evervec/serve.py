@@ -111,6 +111,27 @@ class Engine:
             for scope in self.troubles.keys() - registered.keys():
                 del self.troubles[scope]
 
+    async def prepare(self, registered: Registered, *, rescan: bool) -> None:
+        """Make a collection's source ready at once, so that what is wrong with it is said now."""
+        capture = await self._wired(registered)
+        try:
+            await capture.open(scan=not lists_itself(from_json(registered.source)))
+            if rescan:
+                await capture.rescan()
+        finally:
+            await capture.source.close()
+
+    async def lent(self, registered: Registered) -> Serving:
+        """Wire a collection for reading; the caller closes its source."""
+        await self.check_space(registered)
+        capture = await self._wired(registered)
+        return Serving(
+            registered.scope,
+            capture.source,
+            Recipe.from_json(registered.recipe),
+            self._embedding_for(registered.space),
+        )
+
     async def remove(self, scope: Scope) -> None:
         """Stop serving a collection and leave no trace of it: not in the source, not in the state."""
         registered = await self.state.registry.find(scope)
@@ -131,7 +152,7 @@ class Engine:
 
     async def _open(self, registered: Registered) -> None:
         try:
-            await self._check_space(registered)
+            await self.check_space(registered)
             capture = await self._wired(registered)
             await capture.open(scan=not lists_itself(from_json(registered.source)))
         except EvervecError as error:
@@ -183,7 +204,7 @@ class Engine:
         state = self.state
         return Capture(registered.scope, source, state.queue, state.queue, state.store, notebook)
 
-    async def _check_space(self, registered: Registered) -> None:
+    async def check_space(self, registered: Registered) -> None:
         wanted, mine = await self.state.registry.space(registered.space), space_of(self.embedder)
         if wanted != mine:
             raise ConfigError(

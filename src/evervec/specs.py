@@ -53,16 +53,12 @@ def to_json(spec: Spec) -> dict[str, Any]:
 
 
 def from_json(written: Mapping[str, Any]) -> Spec:
-    values = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in written.items()
-        if name != "kind"
-    }
+    path = str(written["path"])
     match written["kind"]:
         case "table":
-            return Table(**values)
+            return Table(path, str(written["name"]), tuple(written["key"]), written["where"])
         case "folder":
-            return Folder(**values)
+            return Folder(path, tuple(written["patterns"]), tuple(written["ignore"]))
         case kind:
             raise ConfigError(
                 f"a source of kind {kind!r} is registered, which this program does not know",

@@ -65,7 +65,7 @@ def open_state(settings: Settings, *, clock: Clock = SYSTEM, create: bool = True
     registry = SqliteRegistry(database)
     registry.open()
     store = SqliteStore(database, clock=clock)
-    store.open()
+    database.migrate("store", "evervec.stores.sqlite.schema")
     queue = SqliteQueue(queue_database, clock=clock, crashes_max=settings.worker.crashes)
     queue.open()
     return State(

@@ -28,6 +28,8 @@ class Difference:
     drift: Drift
     job: JobView | None
     """None: nothing is going to mend it by itself."""
+    damaged: bool = False
+    """The document is stored but some of its vectors are lost."""
 
 
 @dataclass(slots=True)
@@ -102,7 +104,7 @@ async def differing(
     while page := await serving.source.scan(after, PAGE):
         after = page[-1]
         found = await _source_page(serving, store, page, damaged)
-        yield len(page), await _with_jobs(serving.scope, found, control)
+        yield len(page), await _with_jobs(serving.scope, found, control, damaged)
     after = None
     while stored := await store.documents(serving.scope, after, PAGE):
         after = stored[-1][0]
@@ -147,13 +149,19 @@ def _drift(digest: bytes, have: Stored | None, space: int) -> Drift | None:
 
 
 async def _with_jobs(
-    scope: Scope, found: Mapping[Id, Drift], control: QueueControl
+    scope: Scope,
+    found: Mapping[Id, Drift],
+    control: QueueControl,
+    damaged: frozenset[Id] = frozenset(),
 ) -> list[Difference]:
     if not found:
         return []
     keys = {id_: Key(scope.tenant, scope.collection, id_) for id_ in found}
     jobs = await control.find(list(keys.values()))
-    return [Difference(keys[id_], drift, jobs.get(keys[id_])) for id_, drift in found.items()]
+    return [
+        Difference(keys[id_], drift, jobs.get(keys[id_]), id_ in damaged)
+        for id_, drift in found.items()
+    ]
 
 
 def can_be_mended(difference: Difference) -> bool:

@@ -7,7 +7,7 @@ record them, so cancelling one needs no clean-up: what is not recorded comes bac
 import asyncio
 import logging
 import traceback
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -63,7 +63,7 @@ class Worker:
 
     async def work(self, stopping: asyncio.Event) -> None:
         """Work until *stopping*, then let what runs end: no job is left behind."""
-        wakes = asyncio.create_task(stopping.wait())
+        wakes = asyncio.create_task(_told(stopping))
         try:
             while not stopping.is_set():
                 try:
@@ -104,7 +104,7 @@ class Worker:
             return "any"
         return "live" if len(self._running) == self._pace.slots else "none"
 
-    async def _wait(self, wakes: asyncio.Task[bool]) -> None:
+    async def _wait(self, wakes: asyncio.Task[None]) -> None:
         hint = asyncio.create_task(self._queue.wait(self._pace.poll))
         try:
             if self._free() == "none":
@@ -114,10 +114,8 @@ class Worker:
         finally:
             await _cancelled({hint})
 
-    async def _ended(
-        self, tasks: "set[asyncio.Task[None]] | dict[asyncio.Task[None], Lease]"
-    ) -> None:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    async def _ended(self, tasks: Iterable[asyncio.Task[None]]) -> None:
+        done, _ = await asyncio.wait(set(tasks), return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             if self._running.pop(task, None) is not None:
                 task.result()
@@ -160,7 +158,11 @@ def _is_trouble(error: Exception) -> bool:
     return isinstance(error, EvervecError)
 
 
-async def _cancelled(tasks: "set[asyncio.Task[None]] | set[asyncio.Task[bool]]") -> None:
+async def _told(stopping: asyncio.Event) -> None:
+    await stopping.wait()
+
+
+async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -63,7 +63,8 @@ class SqliteRegistry:
                 if not change:
                     raise _changed(_registered(row), source, recipe, number)
                 connection.execute(SQL["change"], wanted)
-            return _registered(connection.execute(SQL["find"], name).fetchone())
+            (row,) = connection.execute(SQL["find"], name)
+            return _registered(row)
 
         return await self._database.write(work)
 
@@ -127,13 +128,13 @@ class SqliteNotebook:
         self._number = number
 
     async def load(self, prefix: str = "") -> dict[str, bytes]:
-        return await self._database.read(
-            lambda connection: dict(
-                connection.execute(
-                    SQL["notes"], (self._number, prefix, prefix + _AFTER_EVERY_NAME)
-                ).fetchall()
-            )
-        )
+        def work(connection: apsw.Connection) -> dict[str, bytes]:
+            rows: list[Any] = connection.execute(
+                SQL["notes"], (self._number, prefix, prefix + _AFTER_EVERY_NAME)
+            ).fetchall()
+            return dict(rows)
+
+        return await self._database.read(work)
 
     async def save(self, notes: Mapping[str, bytes | None]) -> None:
         def work(connection: apsw.Connection) -> None:
