@@ -1,0 +1,111 @@
+"""The model's own word pieces: ids to embed, counts to plan with, ends to cut at.
+
+A long text is read in windows cut at white space, where no token spans, so memory stays
+bounded and the result is that of the whole text. Only a window without any white space is cut
+in the middle of a word, which may then count differently.
+"""
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+
+from tokenizers import Encoding, Tokenizer
+
+WINDOW = 65_536
+"""Characters of one text read at a time."""
+SLICE = 524_288
+"""Characters of many texts read at a time."""
+
+CLS, SEP = 101, 102
+SPECIALS = 2
+
+
+class Tokens:
+    """The tokenizer. Safe for use from several threads."""
+
+    def __init__(self, definition: bytes) -> None:
+        self._tokenizer = Tokenizer.from_str(definition.decode())
+        # The definition cuts at 128 tokens and fills up to 128; both are decided elsewhere.
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+
+    def ids(self, texts: Sequence[str], *, most: int) -> list[list[int]]:
+        """Return each text's token ids with the special ones, cut to *most*."""
+        room = most - SPECIALS
+        heads = ((0, next(_windows(text))) for text in texts)
+        found = [encoding.ids[:room] for _, encoding in self._encoded(heads)]
+        for index, text in enumerate(texts):
+            # A head of white space or of endless words leaves room for what follows it.
+            if len(text) > WINDOW and len(found[index]) < room:
+                found[index] = self._beginning(text, room)
+        return [[CLS, *ids, SEP] for ids in found]
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Return how many tokens each whole text takes, its special ones included."""
+        counts = [SPECIALS] * len(texts)
+        windows = ((index, window) for index, text in enumerate(texts) for window in _windows(text))
+        for index, encoding in self._encoded(windows):
+            counts[index] += len(encoding)
+        return counts
+
+    def ends(self, text: str) -> Sequence[int]:
+        """Return where each token of *text* ends; special ones have no place and are left out.
+
+        Ends never fall back. Pieces of one character that was taken apart share its end.
+        """
+        ends, start, last = array("q"), 0, 0
+        for window in _windows(text):
+            encoding = self._tokenizer.encode(_clean(window), add_special_tokens=False)
+            for _, end in encoding.offsets:
+                last = max(last, start + end)
+                ends.append(last)
+            start += len(window)
+        return ends
+
+    def _beginning(self, text: str, room: int) -> list[int]:
+        ids: list[int] = []
+        for _, encoding in self._encoded((0, window) for window in _windows(text)):
+            ids += encoding.ids
+            if len(ids) >= room:
+                break
+        return ids[:room]
+
+    def _encoded(self, windows: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Encoding]]:
+        for part in _slices(windows):
+            encodings = self._tokenizer.encode_batch_fast(
+                [_clean(window) for _, window in part], add_special_tokens=False
+            )
+            for (index, _), encoding in zip(part, encodings, strict=True):
+                yield index, encoding
+
+
+def _windows(text: str) -> Iterator[str]:
+    """Cut *text* into pieces that joined give it again; an empty text is one empty piece."""
+    start = 0
+    while len(text) - start > WINDOW:
+        cut = max(text.rfind(space, start, start + WINDOW) for space in " \n\t")
+        end = cut if cut > start else start + WINDOW
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
+def _slices(windows: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+    part: list[tuple[int, str]] = []
+    size = 0
+    for index, window in windows:
+        part.append((index, window))
+        size += len(window)
+        if size >= SLICE:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def _clean(text: str) -> str:
+    """Replace lone surrogates, one character by one: they have no UTF-8 and no tokens."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
