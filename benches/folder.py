@@ -1,0 +1,128 @@
+"""How fast a folder is compared with what is known of it, and how soon an edit is seen.
+
+Run: python -m benches.folder [files] [edits]. Prints one JSON object.
+"""
+
+import asyncio
+import json
+import os
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from evervec.sources.files import FolderSource
+
+
+class Notes:
+    """A notebook in memory: what is measured is the folder, not the state database."""
+
+    def __init__(self) -> None:
+        self.notes: dict[str, bytes] = {}
+
+    async def load(self, prefix: str = "") -> dict[str, bytes]:
+        return {name: note for name, note in self.notes.items() if name.startswith(prefix)}
+
+    async def save(self, notes: Mapping[str, bytes | None]) -> None:
+        for name, note in notes.items():
+            if note is None:
+                self.notes.pop(name, None)
+            else:
+                self.notes[name] = note
+
+
+def build(root: Path, files: int) -> None:
+    for folder in range(files // 100):
+        inside = root / f"{folder:04}"
+        inside.mkdir()
+        for n in range(100):
+            (inside / f"{n:03}.md").write_text(f"# {folder} {n}\n")
+
+
+def memory_mb() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+async def drain(source: FolderSource) -> int:
+    count = 0
+    while captured := await source.changes(1000):
+        count += len(captured.ids)
+        await source.accept(captured)
+    return count
+
+
+async def edits(source: FolderSource, root: Path, count: int) -> list[float]:
+    """Measure from the end of a write to `changes` naming the file, one edit at a time."""
+    spans = []
+    for n in range(count):
+        path = root / f"{n % 10:04}/{n % 100:03}.md"
+        path.write_text(f"edited {n}\n")
+        wanted = f'"{path.relative_to(root)}"'
+        began = time.perf_counter()
+        while True:
+            captured = await source.changes(1000)
+            if captured is None:
+                await source.wait(1)
+                continue
+            await source.accept(captured)
+            if wanted in captured.ids:
+                break
+        spans.append((time.perf_counter() - began) * 1000)
+        # Let the second look at a file that was just written go by, as between a person's edits.
+        await asyncio.sleep(0.2)
+        await drain(source)
+    return spans
+
+
+async def timed(source: FolderSource) -> tuple[int, float]:
+    began = time.perf_counter()
+    count = await drain(source)
+    return count, round(time.perf_counter() - began, 3)
+
+
+async def measure(root: Path, count: int) -> dict[str, object]:
+    notes = Notes()
+    before = memory_mb()
+    source = FolderSource(root, notebook=notes)
+    found, first = await timed(source)
+    await source.close()
+
+    source = FolderSource(root, notebook=notes)
+    changed, nothing = await timed(source)
+    await source.open()
+    # The watch's start wakes us for one more walk.
+    await source.wait(60)
+    await drain(source)
+    held = memory_mb() - before
+    cpu = time.process_time()
+    await asyncio.sleep(2)
+    idle = (time.process_time() - cpu) / 2
+    spans = sorted(await edits(source, root, count))
+    await source.close()
+    return {
+        "files": found,
+        "first_diff_s": first,
+        "noop_diff_s": nothing,
+        "noop_changed": changed,
+        "edit_p50_ms": round(statistics.median(spans), 1),
+        "edit_p99_ms": round(spans[int(len(spans) * 0.99)], 1),
+        "idle_cpu": round(idle, 4),
+        "memory_held_mb": round(held, 1),
+        "memory_peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000, 1),
+    }
+
+
+def main() -> None:
+    files = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else 100
+    with tempfile.TemporaryDirectory() as folder:
+        build(Path(folder), files)
+        print(json.dumps(asyncio.run(measure(Path(folder), count))))
+
+
+if __name__ == "__main__":
+    main()

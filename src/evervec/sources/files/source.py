@@ -1,0 +1,447 @@
+"""A folder, or one file, as a source.
+
+What is durable: for each file that was handed over, its signature (size, times, inode), in the
+notebook. A look compares the folder with it, without opening any file. A full look is taken at
+the start and from time to time; hints of the operating system make small ones in between.
+
+A file that is moved is one deleted and one new; its text is known by its digest, so it costs no
+embedding. A folder that is not there (an unmounted disk) is an error and deletes nothing; one that
+is there and empty has no documents, unless it lies on another device than before: that is the
+empty place where a disk was mounted.
+"""
+
+import asyncio
+import difflib
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from evervec.clock import SYSTEM, Clock
+from evervec.errors import ConfigError, EvervecError, SourceError
+from evervec.model import Captured, Document, Id, Lane, Reading
+from evervec.ports import Notebook
+from evervec.sources.files.content import read_document
+from evervec.sources.files.ignore import FILES, Rules
+from evervec.sources.files.known import BYTES, FILE, Known, Signed, oldest
+from evervec.sources.files.tree import PATTERNS, Tree, id_of, join, order_of, path_of, split
+from evervec.sources.files.watcher import Watcher
+
+log = logging.getLogger("evervec.sources.files")
+
+T = TypeVar("T")
+
+FILE_BYTES_MAX = 200_000_000
+WALK_EVERY = 60.0
+"""Seconds between two full walks while hints come."""
+POLL_EVERY = 2.0
+"""Seconds between two full walks while they do not come, or more where a walk takes long."""
+RETRY_EVERY = 1.0
+"""Seconds until `wait` comes back to a root that could not be read."""
+FRESH_AFTER = 0.15
+"""Seconds until files that were just written are looked at once more."""
+
+ROOT = "root"
+FIRST = "first"
+
+
+class FolderSource:
+    """Captures the files below *root* that match *patterns* and no rule of an ignore file."""
+
+    def __init__(
+        self,
+        root: str | Path,
+        *,
+        notebook: Notebook,
+        patterns: Sequence[str] = PATTERNS,
+        ignore: Sequence[str] = (),
+        file_bytes_max: int = FILE_BYTES_MAX,
+        walk_every: float = WALK_EVERY,
+        clock: Clock = SYSTEM,
+    ) -> None:
+        self.root = os.path.abspath(root)  # noqa: PTH100 - Path.resolve would follow links
+        self._notebook = notebook
+        self._patterns = tuple(patterns)
+        self._ignore = tuple(ignore)
+        self._bytes_max = file_bytes_max
+        self._walk_every = walk_every
+        self._clock = clock
+        self._tree: Tree | None = None
+        self._known: Known | None = None
+        self._watcher: Watcher | None = None
+        self._place: tuple[int, int] | None = None
+        self._device: int | None = None
+        """Where the root lay when it was last seen with documents, as noted."""
+        self._first_done = False
+        self._walk_due = 0
+        self._walk_now = True
+        """Whatever the time: nothing was walked yet, or the last look came to grief."""
+        self._fresh_due: int | None = None
+        self._unlisted: set[str] = set()
+        self._listing: tuple[Id | None, Iterator[Id]] | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._woken = asyncio.Event()
+        self._walker = ThreadPoolExecutor(1, thread_name_prefix="evervec-walk")
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="evervec-files")
+
+    @property
+    def watching(self) -> bool:
+        """Tell whether hints come (or would, if the system did not refuse them)."""
+        return self._watcher is not None and self._watcher.ready.is_set()
+
+    async def open(self) -> None:
+        """Start to watch. Raises ConfigError for a path that never was, SourceError for one that went."""
+        tree = await self._prepare()
+        if self._watcher is None:
+            await self._watch(tree)
+
+    async def _watch(self, tree: Tree) -> None:
+        loop = asyncio.get_running_loop()
+
+        def wake() -> None:
+            # The loop may be closed while the last hints arrive.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._woken.set)
+
+        if self._watcher is not None:
+            await self._on(self._walker, self._watcher.close)
+        self._place = await self._on(self._walker, tree.place)
+        self._watcher = Watcher(tree.root, recursive=tree.only is None, fits=tree.fits, wake=wake)
+
+    async def changes(self, limit: int) -> Captured | None:
+        async with self._one_at_a_time:
+            self._woken.clear()
+            tree = await self._prepare()
+            known = await self._load()
+            place = await self._on(self._walker, lambda: self._look(tree, known))
+            if place is not None and place != self._place and self._watcher is not None:
+                # Another folder came to be at this path; the watch still follows the old one.
+                await self._watch(tree)
+            batch, lane = known.next(limit)
+            notes = known.claim(batch)
+            if place is not None and place[0] != self._device:
+                notes[ROOT] = _root_note(tree, place[0])
+                self._device = place[0]
+            await self._note(notes)
+            if not batch:
+                await self._end_first(known, {})
+                return None
+            at = oldest(batch) if lane is Lane.LIVE else None
+            return Captured(
+                tuple(id_of(path) for path, _ in batch),
+                tuple(batch),
+                lane,
+                at=None if at is None else min(at, self._clock.now()),
+            )
+
+    async def accept(self, captured: Captured) -> None:
+        async with self._one_at_a_time:
+            known = await self._load()
+            batch: Sequence[Signed] = captured.mark
+            notes = known.accept(batch)
+            await self._end_first(known, notes)
+
+    async def scan(self, after: Id | None, limit: int) -> Sequence[Id]:
+        tree = await self._prepare()
+        return await self._on(self._walker, lambda: self._page(tree, after, limit))
+
+    async def read(self, ids: Sequence[Id]) -> Reading:
+        """Read files as they are now. One that is left out by a rule does not exist."""
+        tree = await self._prepare()
+        reading = await self._on(self._reader, lambda: self._read(tree, ids))
+        if len(reading.documents) + len(reading.broken) < len(set(ids)):
+            # Nothing may be taken for deleted because its disk is gone.
+            await self._refuse_vanished(tree)
+        return reading
+
+    async def _refuse_vanished(self, tree: Tree) -> None:
+        device = (await self._on(self._reader, tree.place))[0]
+        if self._device is not None and device != self._device:
+            # Another process may have noted meanwhile where the root lies now.
+            self._device = (await self._noted()).get("device")
+            await self._on(self._reader, lambda: self._refuse_unmounted(tree, device))
+
+    async def _noted(self) -> dict[str, Any]:
+        noted = (await self._notebook.load(ROOT)).get(ROOT)
+        note: dict[str, Any] = json.loads(noted) if noted else {}
+        return note
+
+    async def wait(self, timeout: float) -> None:
+        due = self._walk_due if self._fresh_due is None else min(self._walk_due, self._fresh_due)
+        left = max(0.0, (due - self._clock.boot()) / 1000)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._woken.wait(), min(timeout, left))
+
+    async def close(self) -> None:
+        def end() -> None:
+            if self._watcher is not None:
+                self._watcher.close()
+            self._walker.shutdown()
+            self._reader.shutdown()
+
+        await asyncio.get_running_loop().run_in_executor(None, end)
+        self._watcher = None
+
+    async def remove(self) -> None:
+        """Forget the files that were seen. In the folder itself there is nothing to remove."""
+        async with self._one_at_a_time:
+            notes = await self._notebook.load()
+            mine = {
+                note: None
+                for note in notes
+                if note in {ROOT, FIRST} or note.startswith((FILE, BYTES))
+            }
+            await self._notebook.save(mine)
+            self._known, self._device, self._first_done = None, None, False
+
+    async def _on(self, thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(thread, work)
+
+    async def _prepare(self) -> Tree:
+        if self._tree is None:
+            note = await self._noted()
+            self._device = note.get("device")
+            self._tree = await self._on(self._walker, lambda: self._find(note.get("kind")))
+        return self._tree
+
+    def _find(self, kind: str | None) -> Tree:
+        real = os.path.realpath(self.root)
+        if os.path.isdir(real):  # noqa: PTH112 - beside realpath
+            return Tree(real, only=None, patterns=self._patterns, ignore=self._ignore)
+        folder, name = os.path.split(self.root)
+        if os.path.isfile(real) or kind == "file":  # noqa: PTH113 - beside realpath
+            return Tree(os.path.realpath(folder), only=name, patterns=(), ignore=())
+        if kind is not None:
+            raise SourceError(
+                f"the folder {self.root!r} is not there any more",
+                hint="mount it or put it back, or unwatch it; nothing was deleted",
+            )
+        raise _no_such(self.root)
+
+    async def _load(self) -> Known:
+        if self._known is None:
+            notes = await self._notebook.load(FILE) | await self._notebook.load(BYTES)
+            self._first_done = FIRST in await self._notebook.load(FIRST)
+            self._known = Known(notes)
+            self._walk_now = True
+        return self._known
+
+    async def _end_first(self, known: Known, notes: dict[str, bytes | None]) -> None:
+        # Saved with the last batch of the first walk: what comes later is live.
+        if not self._first_done and not self._walk_now and not known.is_pending(Lane.BACKFILL):
+            notes[FIRST] = b"1"
+            self._first_done = True
+        await self._note(notes)
+
+    async def _note(self, notes: dict[str, bytes | None]) -> None:
+        try:
+            if notes:
+                await self._notebook.save(notes)
+        except BaseException:
+            # What is in memory is ahead of what is durable: begin again from the notes.
+            self._known = None
+            raise
+
+    def _look(self, tree: Tree, known: Known) -> tuple[int, int] | None:
+        """Bring *known* up to date as far as is due; return the root's place after a full walk."""
+        touched, everything = self._watcher.take() if self._watcher else (set[str](), False)
+        now = self._clock.boot()
+        if self._fresh_due is not None and now >= self._fresh_due:
+            touched |= known.fresh
+        try:
+            due = everything or self._walk_now or now >= self._walk_due
+            if due or not self._look_at(tree, known, touched):
+                return self._walk(tree, known)
+        except BaseException:
+            # The hints are taken and their work is not done.
+            self._walk_now, self._walk_due = True, now + int(RETRY_EVERY * 1000)
+            raise
+        finally:
+            self._fresh_due = self._clock.boot() + int(FRESH_AFTER * 1000) if known.fresh else None
+        return None
+
+    def _walk(self, tree: Tree, known: Known) -> tuple[int, int]:
+        began = self._clock.boot()
+        place = tree.place()
+        if len(known):
+            self._refuse_unmounted(tree, place[0])
+        lane = Lane.LIVE if self._first_done else Lane.BACKFILL
+        self._see_below(tree, known, "", lane)
+        took = (self._clock.boot() - began) / 1000
+        watched = self._watcher is not None and not self._watcher.failed
+        every = self._walk_every if watched else max(POLL_EVERY, 20 * took)
+        self._walk_due = self._clock.boot() + int(min(every, self._walk_every) * 1000)
+        self._walk_now = False
+        return place
+
+    def _see_below(self, tree: Tree, known: Known, start: str, lane: Lane) -> None:
+        seen: set[str] = set()
+        unlisted: set[str] = set()
+        for folder in tree.walk(start):
+            if folder.files is None:
+                unlisted.add(folder.path)
+                self._tell_unlisted(folder.path, folder.reason)
+                continue
+            self._unlisted.discard(folder.path)
+            seen.add(folder.path)
+            known.see_folder(folder.path, folder.files, lane)
+        for path in known.folders():
+            gone = path not in seen and _is_below(path, {start})
+            if gone and not (unlisted and _is_below(path, unlisted)):
+                known.see_folder(path, {}, lane)
+
+    def _tell_unlisted(self, path: str, reason: str) -> None:
+        if path not in self._unlisted:
+            self._unlisted.add(path)
+            log.warning(
+                "the folder %r cannot be listed (%s); what is known of it stays as it is",
+                join(self.root, path),
+                reason,
+            )
+
+    def _look_at(self, tree: Tree, known: Known, touched: set[str]) -> bool:
+        """Look at single paths; False if only a full walk can tell what became of them."""
+        rules_in: dict[str, Rules | None] = {}
+        gone: set[str] = set()
+        for path in touched:
+            folder, name = split(path)
+            if name in FILES:
+                return False
+            if folder not in rules_in:
+                if _is_alias(tree, folder):
+                    return False
+                rules_in[folder] = tree.rules_of(folder)
+            rules = rules_in[folder]
+            if rules is None:
+                known.see(path, None, Lane.LIVE)
+                continue
+            if tree.only is None and os.path.isdir(tree.absolute(path)):  # noqa: PTH112 - hot
+                if _is_alias(tree, path):
+                    return False
+                known.see(path, None, Lane.LIVE)
+                self._see_below(tree, known, path, Lane.LIVE)
+            elif not _look_at_file(tree, known, rules, path):
+                gone.add(path)
+        self._see_gone(known, gone)
+        return True
+
+    def _see_gone(self, known: Known, gone: set[str]) -> None:
+        # What is gone may have been a folder.
+        if gone:
+            for path in known.folders():
+                if _is_below(path, gone):
+                    known.see_folder(path, {}, Lane.LIVE)
+
+    def _page(self, tree: Tree, after: Id | None, limit: int) -> list[Id]:
+        # A caller who goes through page by page continues one walk.
+        at, walk = self._listing or (None, None)
+        if walk is None or after is None or at != after:
+            walk = _ids(tree, after)
+        self._listing = None
+        page = list(islice(walk, limit))
+        if page:
+            self._listing = page[-1], walk
+        return page
+
+    def _read(self, tree: Tree, ids: Sequence[Id]) -> Reading:
+        documents: dict[Id, Document] = {}
+        broken: dict[Id, Exception] = {}
+        rules_in: dict[str, Rules | None] = {}
+        for document in ids:
+            path = path_of(document)
+            if path is None:
+                continue
+            folder = split(path)[0]
+            if folder not in rules_in:
+                rules_in[folder] = tree.rules_of(folder)
+            rules = rules_in[folder]
+            if rules is None or not tree.holds(rules, path):
+                continue
+            try:
+                found = read_document(
+                    document, path, tree.absolute(path), bytes_max=self._bytes_max
+                )
+            except EvervecError as error:
+                broken[document] = error
+                continue
+            if found is not None:
+                documents[document] = found
+        return Reading(0, documents, broken)
+
+    def _refuse_unmounted(self, tree: Tree, device: int) -> None:
+        if self._device is None or device == self._device:
+            return
+        if any(folder.files or folder.files is None for folder in tree.walk()):
+            return
+        raise SourceError(
+            f"the folder {self.root!r} is empty and lies on another disk than before",
+            hint="mount the disk that was there; if the files are really gone, unwatch the folder",
+        )
+
+
+def _look_at_file(tree: Tree, known: Known, rules: Rules, path: str) -> bool:
+    """Take note of the file at *path*; False if nothing that belongs is there."""
+    try:
+        signature = tree.signature(path) if tree.holds(rules, path) else None
+    except OSError:
+        # It is there and cannot be looked at: what is known of it stays.
+        known.fresh.discard(path)
+        return True
+    known.see(path, signature, Lane.LIVE)
+    return signature is not None
+
+
+def _ids(tree: Tree, after: Id | None) -> Iterator[Id]:
+    path = path_of(after) if after is not None else None
+    behind = order_of(path) if path is not None else None
+    for folder in tree.walk():
+        for name in folder.files or ():
+            inside = join(folder.path, name)
+            if behind is None or order_of(inside) > behind:
+                yield id_of(inside)
+
+
+def _is_below(path: str, tops: set[str]) -> bool:
+    if "" in tops:
+        return True
+    while path:
+        if path in tops:
+            return True
+        path = split(path)[0]
+    return False
+
+
+def _is_alias(tree: Tree, folder: str) -> bool:
+    where = tree.absolute(folder)
+    return os.path.realpath(where) != where
+
+
+def _root_note(tree: Tree, device: int) -> bytes:
+    kind = "folder" if tree.only is None else "file"
+    return json.dumps({"kind": kind, "device": device}).encode()
+
+
+def _no_such(root: str) -> ConfigError:
+    if os.path.lexists(root) and not os.path.islink(root):  # noqa: PTH114 - beside lexists
+        return ConfigError(
+            f"{root!r} is neither a folder nor a file", hint="name a folder or a file"
+        )
+    folder, name = os.path.split(root)
+    while not os.path.isdir(folder) and folder != os.path.dirname(folder):  # noqa: PTH112, PTH120 - beside split
+        folder, name = os.path.split(folder)
+    try:
+        near = difflib.get_close_matches(name, os.listdir(folder), n=3, cutoff=0.5)  # noqa: PTH208 - names only
+    except OSError:
+        near = []
+    shown = " or ".join(repr(os.path.join(folder, found)) for found in near)  # noqa: PTH118 - beside split
+    return ConfigError(
+        f"there is no folder or file {root!r}",
+        hint=f"did you mean {shown}?"
+        if shown
+        else f"{folder!r} exists; nothing in it is called alike",
+    )

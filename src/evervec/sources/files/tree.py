@@ -1,0 +1,285 @@
+"""The folder as it is now: which files belong, in a stable order, and their signatures.
+
+Links are followed: one to a file is a document of its own; one to a folder outside the root is
+walked, each real folder once, so that loops end. A link to a folder inside the root is not
+walked, because that folder has its own name there.
+
+Order: a folder's files by name, then its folders by name.
+"""
+
+import errno
+import os
+import re
+import stat
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evervec.errors import ConfigError, SourceError
+from evervec.model import Id, decode_id, encode_id
+from evervec.sources.files.ignore import FILES, OWN_FILE, Rules, glob, parse_rule, parse_rules
+
+PATTERNS = ("*.md", "*.markdown", "*.txt", "*.text", "*.rst", "*.html", "*.htm")
+
+GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+"""What the system says of a file that does not exist, or of a link that leads nowhere."""
+
+_SIGNATURE = struct.Struct("<?Qqqq")
+
+# Kernels stamp files with a coarse clock (up to 10 ms); file systems that keep whole seconds do so
+# in steps of up to two. Two writes within one step leave the same signature.
+STEP_FINE = 100_000_000
+STEP_COARSE = 2_100_000_000
+
+
+def signature_of(status: os.stat_result, now: int) -> bytes:
+    """Return what changes when the file changes, taken at *now* (ns).
+
+    A file written so recently that another write may leave the same times is marked as fresh.
+    Later its signature is another one, so it is looked at once more.
+    """
+    return _SIGNATURE.pack(
+        is_fresh(status, now),
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+        status.st_ino & 0x7FFF_FFFF_FFFF_FFFF,
+    )
+
+
+def is_fresh(status: os.stat_result, now: int) -> bool:
+    # A write sets both times to now, so it goes unseen only if both already say so. On Windows
+    # the second is the time of creation and says nothing.
+    times = [status.st_mtime_ns] if os.name == "nt" else [status.st_mtime_ns, status.st_ctime_ns]
+    coarse = all(time % 1_000_000_000 == 0 for time in times)
+    step = STEP_COARSE if coarse else STEP_FINE
+    return all(abs(now - time) < step for time in times)
+
+
+def is_fresh_signature(signature: bytes) -> bool:
+    return bool(signature) and signature[0] == 1
+
+
+def changed_at(signature: bytes) -> int:
+    """Return when the file last changed, in UTC milliseconds."""
+    times: tuple[int, int] = _SIGNATURE.unpack(signature)[2:4]
+    return max(times) // 1_000_000
+
+
+def id_of(path: str) -> Id:
+    """Name the file at *path*: by text, or by bytes where the name is no valid text."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return encode_id(os.fsencode(path))
+    return encode_id(path)
+
+
+def path_of(document: Id) -> str | None:
+    """Return the path that `id_of` named, or None if *document* names no file below the root."""
+    value = decode_id(document)
+    path = os.fsdecode(value) if isinstance(value, bytes) else value
+    if not isinstance(path, str) or not path or "\0" in path:
+        return None
+    if Path(path).is_absolute() or any(part in {"", ".", ".."} for part in path.split("/")):
+        return None
+    return path
+
+
+def split(path: str) -> tuple[str, str]:
+    folder, _, name = path.rpartition("/")
+    return folder, name
+
+
+def join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def order_of(path: str) -> list[tuple[bool, str]]:
+    """Return the sort key of the walk's order."""
+    *folders, name = path.split("/")
+    return [*((True, folder) for folder in folders), (False, name)]
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """One folder of a walk: its documents' signatures, taken as it was listed.
+
+    *files* is None if it could not be listed wholly, for the *reason* given.
+    """
+
+    path: str
+    rules: Rules
+    files: dict[str, bytes] | None
+    reason: str = ""
+
+
+class Tree:
+    """A root and what belongs to it. Holds no state of the walk: every answer is of this moment."""
+
+    def __init__(
+        self, root: str, *, only: str | None, patterns: Sequence[str], ignore: Sequence[str]
+    ) -> None:
+        self.root = root
+        self.only = only
+        self._patterns = _any_of(patterns)
+        self._settings = tuple(rule for line in ignore if (rule := parse_rule(line, ours=True)))
+
+    def absolute(self, path: str) -> str:
+        return os.path.join(self.root, path) if path else self.root  # noqa: PTH118 - hot, and bytes-safe
+
+    def fits(self, path: str) -> bool:
+        """Tell whether a file at *path* is of a wanted kind, by its name alone."""
+        if self.only is not None:
+            return path == self.only
+        return self._patterns.fullmatch(path) is not None
+
+    def rules_of(self, folder: str) -> Rules | None:
+        """Return the rules that hold in *folder*, or None if it does not belong to the tree."""
+        rules = self._rules_in("", Rules())
+        if self.only is not None:
+            return rules if not folder else None
+        at = ""
+        for name in folder.split("/") if folder else ():
+            at = join(at, name)
+            if self._excludes(rules, at, folder=True) or self._leads_back(at):
+                return None
+            rules = self._rules_in(at, rules)
+        return rules
+
+    def holds(self, rules: Rules, path: str) -> bool:
+        """Tell whether *path*, in a folder where *rules* hold, is a document if it is a file."""
+        return self.fits(path) and (
+            self.only is not None or not self._excludes(rules, path, folder=False)
+        )
+
+    def signature(self, path: str) -> bytes | None:
+        """Look at one file; None if no regular file is there."""
+        try:
+            status = os.stat(self.absolute(path))  # noqa: PTH116 - hot
+        except OSError as error:
+            if error.errno in GONE:
+                return None
+            raise
+        return signature_of(status, time.time_ns()) if stat.S_ISREG(status.st_mode) else None
+
+    def place(self) -> tuple[int, int]:
+        """Return the root's device and inode. Raises SourceError if the root is not there."""
+        try:
+            status = Path(self.root).stat()
+        except OSError as error:
+            raise vanished(self.root, error) from error
+        return status.st_dev, status.st_ino
+
+    def walk(self, start: str = "") -> Iterator[Folder]:
+        """Go through the folders from *start* on, each real one once."""
+        rules = self.rules_of(split(start)[0]) if start else Rules()
+        if rules is None or (start and self._excludes(rules, start, folder=True)):
+            return
+        visited: set[tuple[int, int]] = set()
+        stack = [(start, rules)]
+        while stack:
+            path, rules = stack.pop()
+            if path and self._leads_back(path):
+                continue
+            try:
+                status = os.stat(self.absolute(path))  # noqa: PTH116 - hot
+            except OSError as error:
+                if not path:
+                    raise vanished(self.root, error) from error
+                if error.errno not in GONE:
+                    yield Folder(path, rules, None, error.strerror or str(error))
+                continue
+            if (status.st_dev, status.st_ino) in visited:
+                continue
+            visited.add((status.st_dev, status.st_ino))
+            folder, inner = self._list(path, rules)
+            yield folder
+            stack.extend((join(path, name), folder.rules) for name in sorted(inner, reverse=True))
+
+    def _list(self, path: str, outer: Rules) -> tuple[Folder, list[str]]:
+        try:
+            with os.scandir(self.absolute(path)) as entries:
+                listed = list(entries)
+        except OSError as error:
+            if not path:
+                raise vanished(self.root, error) from error
+            # A folder that is gone has no files; of one that cannot be listed nothing is known.
+            files: dict[str, bytes] | None = {} if error.errno in GONE else None
+            return Folder(path, outer, files, error.strerror or str(error)), []
+        rules = outer if self.only is not None else self._with_files(path, outer, listed)
+        found: dict[str, bytes] = {}
+        inner: list[str] = []
+        reason = ""
+        for entry in listed:
+            inside = join(path, entry.name)
+            try:
+                if self.fits(inside) and (signature := _regular(entry)):
+                    if self.holds(rules, inside):
+                        found[entry.name] = signature
+                elif (
+                    self.only is None
+                    and entry.is_dir()
+                    and not self._excludes(rules, inside, folder=True)
+                ):
+                    inner.append(entry.name)
+            except OSError as error:
+                # A link that leads nowhere or a file that just went is no file; anything else
+                # is one that we cannot see, and must not be taken for deleted.
+                if error.errno not in GONE:
+                    reason = error.strerror or str(error)
+        return Folder(path, rules, None if reason else dict(sorted(found.items())), reason), inner
+
+    def _excludes(self, rules: Rules, path: str, *, folder: bool) -> bool:
+        strongest = Rules(rules.rules + self._settings) if self._settings else rules
+        return strongest.excludes(path, folder=folder)
+
+    def _with_files(self, path: str, outer: Rules, listed: "list[os.DirEntry[str]]") -> Rules:
+        names = {entry.name for entry in listed if entry.name in FILES}
+        return self._rules_in(path, outer) if names else outer
+
+    def _rules_in(self, folder: str, outer: Rules) -> Rules:
+        rules = outer
+        for name in FILES:
+            try:
+                text = Path(self.absolute(join(folder, name))).read_text(
+                    encoding="utf-8", errors="surrogateescape"
+                )
+            except OSError:
+                continue
+            rules = rules.inside(parse_rules(text, folder=folder, ours=name == OWN_FILE))
+        return rules
+
+    def _leads_back(self, path: str) -> bool:
+        where = self.absolute(path)
+        if not os.path.islink(where):  # noqa: PTH114 - hot
+            return False
+        real = os.path.realpath(where)
+        return real == self.root or real.startswith(self.root.rstrip(os.sep) + os.sep)
+
+
+def _regular(entry: "os.DirEntry[str]") -> bytes | None:
+    status = entry.stat()
+    # The clock is read file by file: a walk takes longer than the steps that it is compared with.
+    return signature_of(status, time.time_ns()) if stat.S_ISREG(status.st_mode) else None
+
+
+def vanished(root: str, error: OSError) -> SourceError:
+    return SourceError(
+        f"the folder {root!r} cannot be read now: {error.strerror or error}",
+        hint="mount it or put it back; nothing was deleted, and work goes on by itself when it is there",
+    )
+
+
+def _any_of(patterns: Sequence[str]) -> re.Pattern[str]:
+    bodies = []
+    for pattern in patterns:
+        body = glob(pattern.removeprefix("/"))
+        if not pattern or body is None:
+            raise ConfigError(
+                f"{pattern!r} is not a pattern for file names", hint="write for example '*.md'"
+            )
+        bodies.append(body if "/" in pattern else f"(?:.*/)?{body}")
+    return re.compile("|".join(bodies) or r"(?!)", re.IGNORECASE | re.DOTALL)
