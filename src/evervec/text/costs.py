@@ -1,0 +1,94 @@
+"""What text costs in the model's own tokens, and the heading line that each chunk carries."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Protocol
+
+from evervec.text.cutting import ChunkRecipe
+from evervec.text.sections import Section
+
+_SPECIAL = 2
+"""Tokens that models put around a text, at least."""
+_JOINT = " > "
+_WORD_MOST = 32
+"""Tokens of more characters stand for words the tokenizer gave up on: see `Costs`."""
+
+
+class TokenEnds(Protocol):
+    """The model's own tokenizer."""
+
+    def token_ends(self, text: str) -> Sequence[int]:
+        """Return where each token ends, as growing offsets, without special tokens."""
+
+    def count_tokens(self, texts: Sequence[str]) -> Sequence[int]:
+        """Return each text's tokens, special ones included."""
+
+
+class Costs:
+    """What each stretch of a batch costs in tokens, as far as can be told before it is cut.
+
+    Some tokenizers make one "unknown" of a very long word, and some skip characters. Cut in two,
+    such a stretch would cost more than the whole; so it counts as a token for two characters.
+    """
+
+    def __init__(self, text: str, start: int, end: int, tokens: TokenEnds) -> None:
+        self.ends: list[int] = []
+        last = start
+        for after in chain(tokens.token_ends(text[start:end]), [end - start]):
+            at = start + after
+            if at - last > _WORD_MOST:
+                word = text[last:at].strip()
+                if len(word) > _WORD_MOST:
+                    begin = text.index(word[0], last)
+                    self.ends.extend(range(begin + 2, begin + len(word), 2))
+            self.ends.append(at)
+            last = at
+        # The end of the text is no token, it only bounds the last stretch.
+        self.ends.pop()
+
+    def until(self, at: int) -> int:
+        """Return the cost of everything before *at*."""
+        return bisect_right(self.ends, at)
+
+    def back(self, at: int, count: int) -> int:
+        """Return where the *count* tokens before *at* begin."""
+        before = self.until(at) - count
+        return self.ends[before - 1] if before > 0 else 0
+
+
+class Headings:
+    """What is put above each section's chunks, and what it costs."""
+
+    def __init__(self, sections: Iterable[Section], tokens: TokenEnds, recipe: ChunkRecipe) -> None:
+        paths = {section.path for section in sections} if recipe.heading_context else set()
+        titles = list(dict.fromkeys(chain.from_iterable(paths)))
+        self._most = recipe.tokens_max // 4
+        self._tokens = tokens
+        self.special, joint, *counts = tokens.count_tokens(["", _JOINT, *titles])
+        self._costs = {
+            title: count - self.special for title, count in zip(titles, counts, strict=True)
+        }
+        self._joint = joint - self.special
+        self.special = max(self.special, _SPECIAL)
+        self._shown: dict[tuple[str, ...], tuple[str, int]] = {}
+
+    def of(self, path: tuple[str, ...]) -> tuple[str, int]:
+        """Return the heading line for *path* and its tokens; the outermost go if it is long."""
+        if path not in self._shown:
+            self._shown[path] = self._made(path) if self._costs else ("", 0)
+        return self._shown[path]
+
+    def _made(self, path: tuple[str, ...]) -> tuple[str, int]:
+        kept: list[str] = []
+        cost = 1  # the end of the line, which some models count
+        for title in reversed(path):
+            more = self._costs[title] + (self._joint if kept else 0)
+            if cost + more > self._most:
+                break
+            kept.append(title)
+            cost += more
+        if not kept and path:
+            ends = self._tokens.token_ends(path[-1])
+            return path[-1][: ends[self._most - 3]].rstrip(), self._most
+        return (_JOINT.join(reversed(kept)), cost) if kept else ("", 0)
