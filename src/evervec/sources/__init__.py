@@ -1,0 +1,1 @@
+"""Where documents live: one package a kind of source, the only importers of its drivers."""
