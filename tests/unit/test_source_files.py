@@ -141,6 +141,7 @@ IGNORED = [
     ("a/**/b", "a/x/y/b", False, True),
     ("a/**/b", "a/xb", False, False),
     ("a**b", "a/b", False, False),
+    ("/****/b", "a/x/b", False, True),
     ("a**b", "axxb", False, True),
     ("foo/*", "foo/x", False, True),
     ("foo/*", "foo/x/y", False, False),
@@ -373,6 +374,19 @@ async def test_a_rule_that_is_added_takes_documents_out_and_one_removed_brings_t
         captured = await next_change(source)
         assert sorted(paths(captured.ids)) == ["draft/b.md", "draft/sub/c.md"]
         assert len((await source.read(captured.ids)).documents) == 2
+
+
+async def test_rules_of_the_repository_above_hold_unless_they_exclude_the_root_itself(root, notes):
+    (root.parent / ".git").mkdir()
+    write(root.parent / ".gitignore", "/notes/_build/\n*.tmp.md\nkept.md")
+    write(root / "_build/a.md")
+    write(root / "deep/b.tmp.md")
+    write(root / "c.md")
+    async with opened(root, notes) as source:
+        assert await drain(source) == ["c.md"]
+        (root.parent / ".gitignore").write_text("*\n")
+        await source.remove()
+        assert sorted(await drain(source)) == ["_build/a.md", "c.md", "deep/b.tmp.md"]
 
 
 async def test_hidden_files_tool_folders_and_the_state_are_no_documents(root, notes):

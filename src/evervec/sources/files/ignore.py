@@ -10,7 +10,7 @@ state.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 GIT_FILE = ".gitignore"
 OWN_FILE = ".evervecignore"
@@ -39,6 +39,8 @@ class Rule:
     negated: bool
     folders_only: bool
     ours: bool
+    above: str = ""
+    """What paths from the root must be preceded by, for a rule from above the root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +60,17 @@ class Rules:
                 continue
             if left_out and rule.negated and not rule.ours:
                 continue
-            if excluded is rule.negated and rule.matches.fullmatch(path):
+            if excluded is rule.negated and rule.matches.fullmatch(rule.above + path):
                 excluded = not rule.negated
         return excluded
+
+    def seen_from(self, way: str) -> "Rules":
+        """Return the same rules for paths that begin at the folder *way*; none if they exclude it."""
+        parts = way.split("/")
+        ways = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+        if any(self.excludes(folder, folder=True) for folder in ways):
+            return Rules()
+        return Rules(tuple(replace(rule, above=f"{way}/") for rule in self.rules))
 
     def inside(self, more: Iterable[Rule]) -> "Rules":
         """Return the rules of an inner folder, whose own are *more*."""
@@ -123,7 +133,7 @@ def _stars(pattern: str, at: int) -> tuple[str, int] | None:
     if end == at:
         return None
     # "**" means folders only where it stands alone between slashes; elsewhere it is one "*".
-    alone = end - at == 2 and (at == 0 or pattern[at - 1] == "/")
+    alone = end - at >= 2 and (at == 0 or pattern[at - 1] == "/")
     if alone and pattern[end : end + 1] == "/":
         return "(?:.*/)?", end + 1
     if alone and at and end == len(pattern):

@@ -1,7 +1,7 @@
 """What of the folder is accepted, and what has changed since. In memory; the notes are its truth.
 
 A file is known by the signature that was accepted with it. A new file that was handed out is
-noted at once with an empty signature, before anyone can have published it: if it is deleted and
+noted at once without a signature, before anyone can have published it: if it is deleted and
 we die before it is accepted, its deletion is still seen.
 """
 
@@ -19,7 +19,7 @@ from evervec.sources.files.tree import (
 
 FILE = "file:"
 BYTES = "byte:"
-CLAIMED = b""
+CLAIMED = b"?"
 
 Signed = tuple[str, bytes | None]
 """A path and its signature; None where the file is gone."""
@@ -115,7 +115,7 @@ class Known:
         if signature == accepted:
             live.pop(path, None)
             backfill.pop(path, None)
-        elif lane is Lane.LIVE or accepted or signature is None:
+        elif lane is Lane.LIVE or accepted not in {None, CLAIMED} or signature is None:
             if backfill.pop(path, None) == signature is not None:
                 # It only waits for its turn; nothing happened to it since.
                 backfill[path] = signature

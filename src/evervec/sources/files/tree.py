@@ -14,12 +14,21 @@ import stat
 import struct
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from evervec.errors import ConfigError, SourceError
 from evervec.model import Id, decode_id, encode_id
-from evervec.sources.files.ignore import FILES, OWN_FILE, Rules, glob, parse_rule, parse_rules
+from evervec.sources.files.ignore import (
+    FILES,
+    GIT_FILE,
+    OWN_FILE,
+    Rules,
+    glob,
+    parse_rule,
+    parse_rules,
+)
 
 PATTERNS = ("*.md", "*.markdown", "*.txt", "*.text", "*.rst", "*.html", "*.htm")
 
@@ -138,7 +147,7 @@ class Tree:
 
     def rules_of(self, folder: str) -> Rules | None:
         """Return the rules that hold in *folder*, or None if it does not belong to the tree."""
-        rules = self._rules_in("", Rules())
+        rules = self._rules_in("", self._rules_above())
         if self.only is not None:
             return rules if not folder else None
         at = ""
@@ -175,7 +184,7 @@ class Tree:
 
     def walk(self, start: str = "") -> Iterator[Folder]:
         """Go through the folders from *start* on, each real one once."""
-        rules = self.rules_of(split(start)[0]) if start else Rules()
+        rules = self.rules_of(split(start)[0]) if start else self._rules_above()
         if rules is None or (start and self._excludes(rules, start, folder=True)):
             return
         visited: set[tuple[int, int]] = set()
@@ -251,6 +260,25 @@ class Tree:
                 continue
             rules = rules.inside(parse_rules(text, folder=folder, ours=name == OWN_FILE))
         return rules
+
+    def _rules_above(self) -> Rules:
+        """Return what the folders above, up to the git repository's, say of those in the root.
+
+        Nothing, if they exclude the root itself: whoever named it wants it.
+        """
+        root = Path(self.root)
+        ways = [root, *root.parents]
+        depth = next((n for n, folder in enumerate(ways) if (folder / ".git").exists()), 0)
+        if depth == 0:
+            return Rules()
+        top = ways[depth]
+        rules = Rules()
+        for folder in reversed(ways[1 : depth + 1]):
+            inside = "" if folder == top else folder.relative_to(top).as_posix()
+            with suppress(OSError):
+                text = (folder / GIT_FILE).read_text(encoding="utf-8", errors="surrogateescape")
+                rules = rules.inside(parse_rules(text, folder=inside))
+        return rules.seen_from(root.relative_to(top).as_posix())
 
     def _leads_back(self, path: str) -> bool:
         where = self.absolute(path)
