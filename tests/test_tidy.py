@@ -23,7 +23,7 @@ BANNED = {"util", "utils", "helper", "helpers", "manager", "base", "common", "mi
 
 # The only module that may put a name into a statement: a user's own table and columns cannot be
 # bound as parameters, so they are quoted there, in one function.
-QUOTING = SOURCE / "sources" / "sqlite" / "quoting.py"
+QUOTING = SOURCE / "sources" / "sqlite" / "names.py"
 
 TEXT_SUFFIXES = {".py", ".md", ".sql", ".toml", ".txt", ".lock", ".pml", ".cfg", ".yml", ".yaml"}
 # This file has to spell out what it looks for.
@@ -168,12 +168,18 @@ def module_of(file: Path) -> str:
 
 def names_bound(file: Path, sql: Path) -> set[str]:
     """The names under which *file* itself loads the statements of *sql*."""
-    return {
+    bound = {
         ast.unparse(target)
         for node in tree_of(file).body
-        if isinstance(node, ast.Assign) and loads(node.value, sql)
+        if isinstance(node, ast.Assign) and any(loads(part, sql) for part in ast.walk(node.value))
         for target in node.targets
     }
+    # The quoting module hands statements out through its functions.
+    return bound | set(functions_in(file)) if bound and file == QUOTING else bound
+
+
+def functions_in(file: Path) -> list[str]:
+    return [node.name for node in tree_of(file).body if isinstance(node, ast.FunctionDef)]
 
 
 @cache
@@ -194,13 +200,24 @@ def users_of(sql: Path) -> dict[Path, set[str]]:
 
 
 def statements_used(file: Path, names: set[str]) -> set[str]:
+    """The names that *file* looks up in, or asks for from, one of *names*."""
+
+    def asked(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
+        if isinstance(node, ast.Subscript):
+            return node.value, node.slice
+        templates = {"fill", "each"} & names
+        if isinstance(node, ast.Call) and node.args and ast.unparse(node.func) in templates:
+            return node.func, node.args[0]
+        return None
+
     return {
-        node.slice.value
+        name.value
         for node in ast.walk(tree_of(file))
-        if isinstance(node, ast.Subscript)
-        and isinstance(node.slice, ast.Constant)
-        and isinstance(node.slice.value, str)
-        and ast.unparse(node.value) in names
+        if (lookup := asked(node)) is not None
+        for place, name in [lookup]
+        if isinstance(name, ast.Constant)
+        and isinstance(name.value, str)
+        and ast.unparse(place) in names
     }
 
 
@@ -237,7 +254,16 @@ STATEMENT = re.compile(
 
 
 def built_sql(file: Path) -> Iterator[str]:
+    # An error may show a statement to a person; nothing runs it.
+    shown = {
+        part
+        for node in ast.walk(tree_of(file))
+        if isinstance(node, ast.Raise)
+        for part in ast.walk(node)
+    }
     for node in ast.walk(tree_of(file)):
+        if node in shown:
+            continue
         if isinstance(node, ast.JoinedStr):
             parts = [str(part.value) for part in node.values if isinstance(part, ast.Constant)]
             dynamic = len(parts) < len(node.values)
