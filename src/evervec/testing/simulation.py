@@ -373,7 +373,10 @@ class Chaos:
             self.loop.kill(random.choice(self.victims))
         elif dice < faults.crash + faults.freeze:
             self._count("freeze")
-            self.loop.freeze(random.choice(self.victims), random.randrange(1, 60))
+            self.loop.freeze(random.choice(self.victims), random.randrange(1, 150))
+            if random.random() < 0.5:
+                # Long enough for its lease to run out: a zombie in the making.
+                self.loop.jump(35.0)
         elif dice < faults.crash + faults.freeze + faults.jump:
             self._count("jump")
             step = random.choice((1.0, 5.0, 35.0, 70.0, -20.0))

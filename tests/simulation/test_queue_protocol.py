@@ -1,0 +1,70 @@
+"""The protocol of queue and store, under every fault that a seeded schedule can bring."""
+
+import os
+
+import pytest
+from tests.simulation.harness import World
+from tests.simulation.protocol import schedule
+from tests.simulation.run import many, one
+
+from evervec.testing.invariants import Violation
+
+SECONDS = float(os.environ.get("EVERVEC_TEST_BUDGET", "15"))
+
+ENOUGH = 400
+"""Schedules after which every rare state must have been reached."""
+
+RARE = (
+    "verdict superseded",
+    "verdict barred",
+    "handed back at settle",
+    "lease lost at settle",
+    "lease lost at renewal",
+    "published after the lease was lost",
+    "failed and revived",
+    "cancelled while leased",
+    "suspect taken alone",
+    "quarantined",
+    "quarantined and revived",
+    "reaped while dirty",
+)
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(0)
+def test_no_schedule_breaks_an_invariant_and_rare_states_are_reached() -> None:
+    """S1 to S15 hold after each commit and at rest, whatever crashes, freezes or lies."""
+    total = many(0, 1_000_000, seconds=SECONDS)
+    assert not total["violations"], total["violations"][0]
+    assert total["crashes"] > total["schedules"] / 2
+    # A run that never comes near the edge proves nothing about it.
+    missing = [state for state in RARE if not total["rare"].get(state)]
+    assert not missing or total["schedules"] < ENOUGH, (
+        f"{total['schedules']} schedules never reached {missing}"
+    )
+
+
+def test_without_faults_nothing_is_wasted() -> None:
+    """Q2: where nothing breaks, no lease is lost, nothing is superseded, nobody is reaped."""
+    for seed in range(30):
+        report = World(seed, calm=True).run(schedule)
+        assert not report.violation, (seed, report.violation)
+        wasted = ("lease lost at settle", "verdict superseded", "reaped", "quarantined")
+        assert not any(report.rare[state] for state in wasted), (seed, report.rare)
+
+
+def test_a_seed_replays_exactly_whatever_ran_before_it() -> None:
+    first = one(11)
+    for seed in range(20, 25):
+        one(seed)
+    assert one(11) == first
+
+
+def test_a_violation_stops_the_schedule_and_is_reported() -> None:
+    """The control: what the checks find does come out."""
+
+    async def broken(world: World) -> None:
+        world._violation = Violation("S0: on purpose")
+        await world.faults_until(10)
+
+    assert World(1).run(broken).violation == "Violation: S0: on purpose"
