@@ -250,6 +250,16 @@ def test_the_readme_gives_the_two_commands() -> None:
     assert "pip install -e '.[dev]' && scripts/test" in text
 
 
+def test_the_readme_shows_python_and_commands_that_run() -> None:
+    """Without one of them, the tests of examples above would pass by having nothing to do."""
+    shown = {
+        block.language
+        for block in blocks("python", "console")
+        if block.page == ROOT / "README.md" and "no-run" not in block.words
+    }
+    assert shown == {"python", "console"}
+
+
 def promised(promise: str) -> str:
     text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
     found = re.search(rf"^## {promise}\b.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
