@@ -13,7 +13,7 @@ from evervec.clock import SYSTEM, Clock
 from evervec.collection import Collection, Declaration, SearchMode
 from evervec.embedders import as_embedder
 from evervec.errors import ConfigError
-from evervec.model import LOCAL, Hit, Id, Key, Scope, encode_id
+from evervec.model import LOCAL, Hit, Id, Key, Scope, Space, encode_id
 from evervec.ports import Embedder, Query, Registered
 from evervec.recipe import Recipe
 from evervec.serve import Engine, space_of
@@ -71,6 +71,11 @@ class App:
         if self._embedder is None:
             self._embedder = as_embedder(self._model)
         return self._embedder
+
+    @property
+    def space(self) -> Space:
+        """The space that this app's model embeds into."""
+        return space_of(self.embedder)
 
     @property
     def engine(self) -> Engine:
@@ -254,7 +259,7 @@ class App:
             declaration.scope,
             source=to_json(declaration.spec),
             recipe=declaration.recipe.to_json(),
-            space=space_of(self.embedder),
+            space=self.space,
             change=declaration.change,
         )
         try:

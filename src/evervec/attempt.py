@@ -216,9 +216,9 @@ def outcome_of(error: Exception, attempts: int, policy: Policy, rng: Random) -> 
         case Unavailable():
             return Release(error.after or 0.0, reason)
         case Transient():
-            if attempts + 1 >= policy.attempts_max:
+            if policy.exhausted(attempts + 1):
                 return Fail(reason, "transient", stack)
-            after = error.after if error.after is not None else policy.delay(attempts + 1, rng)
+            after = policy.delay(attempts + 1, rng, after=error.after)
             return Retry(after, reason, "transient", stack)
         case EvervecError():
             return Fail(reason, "permanent", stack)

@@ -26,6 +26,11 @@ def lanes_wanted(limit: int) -> int:
     return -(-limit // quantum(Tier.FREE, limit))
 
 
+def room(left: int, tiers: Sequence[Tier], limit: int) -> bool:
+    """Say whether the quanta of all lanes fit into what is *left* of a claim of *limit*."""
+    return sum(quantum(tier, limit) for tier in tiers) < left
+
+
 def spread(tiers: Sequence[Tier], limit: int) -> list[int]:
     """Divide all of *limit* among lanes by weight; the first lanes get what does not divide."""
     total = sum(_WEIGHTS[tier] for tier in tiers)

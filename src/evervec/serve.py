@@ -148,7 +148,7 @@ class Engine:
         await self.state.store.forget(scope)
 
     async def token(self, registered: Registered) -> str:
-        return f"{await self.state.identity()}_{registered.number}"
+        return f"{await self.state.identity()}{registered.number}"
 
     async def _open(self, registered: Registered) -> None:
         try:

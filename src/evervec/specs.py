@@ -79,18 +79,17 @@ def lists_itself(spec: Spec) -> bool:
 def open_source(spec: Spec, recipe: Recipe, *, token: str, notebook: Notebook) -> Source:
     """Make the adapter for *spec*; drivers are imported only here and only when needed."""
     if isinstance(spec, Table):
-        from evervec.sources.sqlite import TableSource
+        from evervec.sources.sqlite import TableSource, TableSpec
 
-        return TableSource(
-            spec.path,
+        columns = TableSpec(
+            Path(spec.path),
             spec.name,
-            fields=recipe.template.fields,
-            metadata=recipe.metadata,
-            key=spec.key or None,
-            where=spec.where,
-            token=token,
-            notebook=notebook,
+            tuple(recipe.template.fields),
+            recipe.metadata,
+            spec.key,
+            spec.where,
         )
+        return TableSource(columns, token=token, notebook=notebook)
     from evervec.sources.files import FolderSource
 
     return FolderSource(spec.path, patterns=spec.patterns, ignore=spec.ignore, notebook=notebook)

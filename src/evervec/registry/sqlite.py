@@ -86,6 +86,15 @@ class SqliteRegistry:
 
         return await self._database.read(work)
 
+    async def space_number(self, space: Space) -> int | None:
+        """Return the number of *space* if anything was ever registered with it."""
+
+        def work(connection: apsw.Connection) -> int | None:
+            number: int | None = connection.execute(SQL["space_number"], _values(space)).get
+            return number
+
+        return await self._database.read(work)
+
     def notebook(self, number: int) -> "SqliteNotebook":
         return SqliteNotebook(self._database, number)
 
@@ -158,9 +167,12 @@ def _registered(row: tuple[Any, ...]) -> Registered:
 
 
 def _space_number(connection: apsw.Connection, space: Space) -> int:
-    values = (space.model, space.revision, space.dimension, space.normalised, space.recipe)
-    connection.execute(SQL["add_space"], values)
-    return int(connection.execute(SQL["space_number"], values).get)
+    connection.execute(SQL["add_space"], _values(space))
+    return int(connection.execute(SQL["space_number"], _values(space)).get)
+
+
+def _values(space: Space) -> tuple[str, str, int, bool, int]:
+    return (space.model, space.revision, space.dimension, space.normalised, space.recipe)
 
 
 def _differences(

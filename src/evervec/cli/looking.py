@@ -1,0 +1,222 @@
+"""search, status, verify, events: commands that only look."""
+
+import argparse
+import asyncio
+from typing import Any
+
+from evervec.cli.opening import columns, looking, percent, run, say, say_json, seconds
+from evervec.collection import Collection
+from evervec.errors import ConfigError
+from evervec.model import Hit, show_id
+from evervec.ports import Event
+from evervec.verify import Report
+
+EXCERPT = 160
+
+
+def search(asked: argparse.Namespace) -> int:
+    return run(_search(asked))
+
+
+def status(asked: argparse.Namespace) -> int:
+    return run(_status(asked))
+
+
+def verify(asked: argparse.Namespace) -> int:
+    return run(_verify(asked))
+
+
+def events(asked: argparse.Namespace) -> int:
+    return run(_events(asked))
+
+
+async def _search(asked: argparse.Namespace) -> int:
+    async with looking(asked) as app:
+        hits = await app.search(
+            asked.query,
+            asked.k,
+            mode=asked.mode,
+            where=_conditions(asked.where),
+            collections=asked.collection,
+            tenant=asked.tenant,
+        )
+    if asked.json:
+        say_json({"hits": [_hit(hit) for hit in hits]})
+        return 0
+    if not hits and not asked.quiet:
+        say("Nothing found.")
+    for hit in hits:
+        stale = "" if hit.fresh else "  (a newer text is on its way)"
+        heading = f"  {hit.heading}" if hit.heading else ""
+        say(f"{hit.score:.3f}  {hit.collection}  {_id(hit)}{heading}{stale}")
+        say(f"       {_excerpt(hit.text)}")
+    return 0
+
+
+async def _status(asked: argparse.Namespace) -> int:
+    async with looking(asked) as app:
+        statuses = await app.status(tenant=asked.tenant or None)
+        mode, held = await app.state.queue.mode()
+    health = _worst([each.health for each in statuses])
+    if asked.json:
+        say_json(
+            {
+                "health": health,
+                "mode": mode.value,
+                "held": held,
+                "collections": [each.to_json() for each in statuses],
+            }
+        )
+        return 0 if health == "HEALTHY" else 3
+    if not statuses:
+        say("Nothing is registered. Start with `evervec up FOLDER` or `evervec watch FILE TABLE`.")
+        return 0
+    heading = (
+        "COLLECTION",
+        "DOCS",
+        "CHUNKS",
+        "FRESH",
+        "LAG p50/p99",
+        "BACKLOG",
+        "OLDEST",
+        "FAILED",
+        "MODEL",
+    )
+    rows = [heading]
+    rows += [
+        (
+            each.name,
+            f"{each.documents:,}",
+            f"{each.chunks:,}",
+            percent(each.fresh),
+            f"{seconds(each.lag_p50)} / {seconds(each.lag_p99)}",
+            f"{each.backlog:,}" + (" +" if each.scanning else ""),
+            seconds(each.oldest),
+            f"{each.failed:,}",
+            each.model,
+        )
+        for each in statuses
+    ]
+    say(columns(rows))
+    for each in statuses:
+        if each.trouble:
+            say(f"{each.name}: {each.trouble}")
+    if mode.value != "running":
+        say(f"The queue is {mode.value}, {held:,} jobs are held. `evervec stage resume` goes on.")
+    say(f"health {health}")
+    return 0 if health == "HEALTHY" else 3
+
+
+async def _verify(asked: argparse.Namespace) -> int:
+    async with looking(asked) as app:
+        registered = [
+            each
+            for each in await app.collections()
+            if each.scope.tenant == asked.tenant
+            and asked.collection in {None, each.scope.collection}
+        ]
+        if not registered:
+            await app.find(asked.collection or "", tenant=asked.tenant)
+        total = Report()
+        for each in registered:
+            report = await Collection(app, each.scope).verify()
+            total += report
+            if not asked.json and not asked.quiet:
+                say(f"{each.scope.collection}: {report}")
+    if asked.json:
+        say_json(total.to_json())
+    elif not asked.quiet:
+        _say_drift(total)
+    return 3 if total.drift else 0
+
+
+def _say_drift(report: Report) -> None:
+    for difference in report.examples[:10]:
+        job = difference.job
+        told = f"{job.state.name.lower()} in the queue" if job else "not in the queue"
+        kind = difference.drift.value.replace("_", " ")
+        say(f"  {kind}: {difference.key.collection} {show_id(difference.key.id)} ({told})")
+    if report.drift:
+        say("`evervec sync` works off what is in the queue; `evervec repair` puts the rest there.")
+
+
+async def _events(asked: argparse.Namespace) -> int:
+    async with looking(asked) as app:
+        log = app.state.events
+        after = max(0, await log.last(asked.tenant) - asked.n)
+        while True:
+            facts = await log.events(tenant=asked.tenant, after=after, limit=500)
+            for fact in facts:
+                _say_fact(fact, as_json=asked.json)
+                after = fact.number
+            if not facts and not asked.follow:
+                return 0
+            if not facts:
+                await asyncio.sleep(0.2)
+
+
+def _say_fact(fact: Event, *, as_json: bool) -> None:
+    if as_json:
+        say_json(
+            {
+                "number": fact.number,
+                "type": fact.type,
+                "collection": fact.collection,
+                "document": fact.document,
+                "at": fact.at,
+                "data": fact.data,
+            }
+        )
+        return
+    document = show_id(fact.document) if fact.document is not None else ""
+    data = " ".join(f"{name}={value}" for name, value in fact.data.items() if name != "stack")
+    say(f"{fact.number:>8}  {fact.type:<22} {fact.collection} {document}  {data}".rstrip())
+
+
+def _conditions(written: list[str]) -> dict[str, Any]:
+    conditions: dict[str, Any] = {}
+    for condition in written:
+        name, equals, value = condition.partition("=")
+        if not equals or not name:
+            raise ConfigError(
+                f"--where {condition!r} is no condition", hint="write FIELD=VALUE, like lang=en"
+            )
+        conditions[name] = _typed(value)
+    return conditions
+
+
+def _typed(value: str) -> Any:
+    for reads in (int, float):
+        try:
+            return reads(value)
+        except ValueError:
+            continue
+    return {"true": True, "false": False, "null": None}.get(value, value)
+
+
+def _hit(hit: Hit) -> dict[str, Any]:
+    return {
+        "collection": hit.collection,
+        "id": hit.id.hex() if isinstance(hit.id, bytes) else hit.id,
+        "score": round(hit.score, 6),
+        "text": hit.text,
+        "start": hit.start,
+        "end": hit.end,
+        "fresh": hit.fresh,
+        "heading": hit.heading,
+        "metadata": dict(hit.metadata),
+    }
+
+
+def _id(hit: Hit) -> str:
+    return hit.id if isinstance(hit.id, str) else repr(hit.id)
+
+
+def _excerpt(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= EXCERPT else line[: EXCERPT - 1] + "…"
+
+
+def _worst(healths: list[str]) -> str:
+    order = ("HEALTHY", "DEGRADED", "CRITICAL")
+    return max(healths, key=order.index, default="HEALTHY")
