@@ -23,6 +23,7 @@ from evervec.stores.sqlite.rows import (
     compare,
     judge,
     pack,
+    storable,
 )
 
 SQL = statements("evervec.stores.sqlite", "store.sql")
@@ -307,8 +308,8 @@ class _Run:
                     chunk.end,
                     chunk.page,
                     piece.digest,
-                    chunk.heading,
-                    chunk.text,
+                    storable(chunk.heading),
+                    storable(chunk.text),
                 )
             )
         self._fact(

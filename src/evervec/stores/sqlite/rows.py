@@ -85,7 +85,7 @@ def compare(stored: Iterable[ChunkRow], pieces: Sequence[Piece]) -> Difference:
     add, move = [], []
     for position, piece in enumerate(pieces):
         chunk = piece.chunk
-        mine = rows.get((piece.digest, chunk.heading, chunk.text))
+        mine = rows.get((piece.digest, storable(chunk.heading), storable(chunk.text)))
         if not mine:
             add.append((position, piece))
             continue
@@ -99,6 +99,11 @@ def compare(stored: Iterable[ChunkRow], pieces: Sequence[Piece]) -> Difference:
             move.append((row.chunk, position, chunk))
     left = tuple(row for same in rows.values() for row in same)
     return Difference(tuple(add), tuple(move), left)
+
+
+def storable(text: str) -> str:
+    """Replace lone surrogates, which no UTF-8 can hold; lengths, so offsets, stay."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def stored(row: Sequence[Any]) -> Stored:

@@ -10,7 +10,6 @@ database says which of them exist.
 """
 
 import json
-import re
 import shutil
 import tempfile
 import threading
@@ -18,6 +17,7 @@ import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,9 @@ NEAR = 1e-5
 """More than float32 sums of one product can differ by; who is nearer than this is measured again."""
 WORDS_MAX = 64
 RETRIES = 5
+COMMON_SHARE = 1 / 3
+COMMON_FROM_CHUNKS = 10_000
+"""From this size on, words in more than a third of all chunks are not searched beside rarer ones."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -90,7 +93,7 @@ class Searcher:
     async def search(self, query: Query) -> Sequence[Hit]:
         """Answer *query*, or raise ConfigError if it makes no sense."""
         vector = _checked(query)
-        words = match_words(query.text) if query.mode != "dense" else ""
+        words = words_of(query.text) if query.mode != "dense" else []
 
         for _ in range(RETRIES):
             try:
@@ -189,7 +192,7 @@ class _Search:
         # One product answers however deep the ranking is read.
         self._scored: dict[int, tuple[NDArray[np.int64] | None, NDArray[np.float32]]] = {}
 
-    def answer(self, vector: NDArray[np.float64] | None, words: str) -> list[Hit]:
+    def answer(self, vector: NDArray[np.float64] | None, words: list[str]) -> list[Hit]:
         query = self._query
         if query.mode == "dense" and vector is not None:
             ranking = self._deepened(lambda n: self._dense(vector, n), query.k)
@@ -199,7 +202,9 @@ class _Search:
             ranking = self._hybrid(vector, words)
         return self._hits(ranking[: query.k])
 
-    def _hybrid(self, vector: NDArray[np.float64] | None, words: str) -> list[tuple[Place, float]]:
+    def _hybrid(
+        self, vector: NDArray[np.float64] | None, words: list[str]
+    ) -> list[tuple[Place, float]]:
         depth = max(FUSED_MIN, 2 * self._query.k)
         rankings = [[place for place, _ in self._lexical(words, depth)]]
         if vector is not None:
@@ -292,14 +297,16 @@ class _Search:
         ranking.sort(key=_order)
         return ranking[:depth]
 
-    def _lexical(self, words: str, depth: int) -> list[tuple[Place, float]]:
-        if not words:
+    def _lexical(self, words: list[str], depth: int) -> list[tuple[Place, float]]:
+        if not words or not self._targets:
             return []
+        # Any of the words, each quoted: nothing that a person types is an operator.
+        match = " OR ".join(f'"{word}"' for word in self._telling(words))
         ranking: list[tuple[Place, float]] = []
         for target in self._targets:
             if target.allowed is not None and len(target.allowed) == 0:
                 continue
-            found = self._matches(target, words, depth)
+            found = self._matches(target, match, depth)
             places = self._places(target.scope, np.fromiter(found, np.int64, len(found)), None)
             ranking.extend(
                 (places[chunk], round(score / (1 + score), 9)) for chunk, score in found.items()
@@ -307,11 +314,25 @@ class _Search:
         ranking.sort(key=_order)
         return ranking[:depth]
 
-    def _matches(self, target: Target, words: str, depth: int) -> dict[int, float]:
+    def _telling(self, words: list[str]) -> list[str]:
+        """Leave out words that nearly every chunk has: they cost most and weigh least."""
+        total = int(self._connection.execute(SQL["total"]).get)
+        if total < COMMON_FROM_CHUNKS or len(words) == 1:
+            return words
+        counts = {
+            word: int(self._connection.execute(SQL["frequency"], {"word": _folded(word)}).get or 0)
+            for word in words
+        }
+        telling = [word for word in words if counts[word] <= COMMON_SHARE * total]
+        if any(counts[word] for word in telling):
+            return telling
+        return [min(words, key=lambda word: (counts[word] or total, word))]
+
+    def _matches(self, target: Target, match: str, depth: int) -> dict[int, float]:
         rows = self._connection.execute(
             SQL["lexical"],
             {
-                "words": words,
+                "words": match,
                 "first": target.row.first,
                 "end": target.row.end,
                 "limit": depth if target.allowed is None else -1,
@@ -371,21 +392,23 @@ class _Search:
         return hits
 
 
-def match_words(text: str) -> str:
-    """Turn what a person typed into an FTS5 query: any of the words, each taken literally."""
-    words = dict.fromkeys(
-        word for word in re.split(r"[^\w]+", _plain_text(text)) if word.strip("_")
-    )
-    return " OR ".join(f'"{word}"' for word in list(words)[:WORDS_MAX])
+def words_of(text: str) -> list[str]:
+    """Take apart what a person typed: each word once, up to `WORDS_MAX` of them."""
+    runs = groupby(text.casefold(), key=_in_word)
+    words = dict.fromkeys("".join(letters) for in_word, letters in runs if in_word)
+    return [word for word in words if any(letter.isalnum() for letter in word)][:WORDS_MAX]
 
 
-def _plain_text(text: str) -> str:
-    # Marks that belong to the letter before them must not cut a word in two.
-    return "".join(
-        letter
-        for letter in unicodedata.normalize("NFC", text)
-        if unicodedata.category(letter) != "Mn"
-    )
+def _in_word(letter: str) -> bool:
+    # A mark belongs to the letter before it and must not cut a word in two.
+    return letter.isalnum() or unicodedata.category(letter).startswith("M")
+
+
+def _folded(word: str) -> str:
+    """Return *word* as the full text's vocabulary has it, without accents."""
+    letters = unicodedata.normalize("NFD", word)
+    bare = "".join(letter for letter in letters if unicodedata.category(letter) != "Mn")
+    return unicodedata.normalize("NFC", bare)
 
 
 def _checked(query: Query) -> NDArray[np.float64] | None:

@@ -67,3 +67,12 @@ where store_text match :words
   and rowid < :end
 order by rank
 limit :limit
+
+-- name: total
+select coalesce(sum(chunks), 0)
+from store_collection
+
+-- name: frequency
+select doc
+from store_word
+where term = :word

@@ -98,6 +98,9 @@ create virtual table store_text using fts5 (
     tokenize = 'unicode61 remove_diacritics 2'
 );
 
+-- In how many chunks each word is.
+create virtual table store_word using fts5vocab (store_text, row);
+
 -- Triggers, so that no statement can forget the full text.
 create trigger store_chunk_added after insert on store_chunk begin
     insert into store_text (rowid, text, heading) values (new.chunk, new.text, new.heading);
