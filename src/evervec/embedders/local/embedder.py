@@ -9,14 +9,14 @@ import hashlib
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from evervec.batch import batches
 from evervec.embedders.local import files
-from evervec.embedders.local.threads import threads_of
+from evervec.embedders.local.threads import processors, threads_of
 from evervec.errors import ConfigError, Unavailable
 from evervec.ports import Kind, Limits, Vectors
 
@@ -30,6 +30,7 @@ T = TypeVar("T")
 TEXT_TOKENS_MAX = 256
 BATCH_TOKENS_MAX = 1024
 """Small requests win: what passes between the layers stays in the processor's cache."""
+TOKENISED_AT_ONCE = 128
 
 
 class LocalEmbedder:
@@ -100,17 +101,22 @@ class LocalEmbedder:
         More than `limits` is split into several requests. Equal texts in other company differ in
         the last digits.
         """
-        rows = await self._call(lambda: self._tokenizer().ids(texts, most=TEXT_TOKENS_MAX))
-        parts = batches([len(row) for row in rows], limits=self.limits)
+        rows: list[list[int]] = []
+        # In parts, so that an interrupt never waits for all of a long list.
+        for start in range(0, len(texts), TOKENISED_AT_ONCE):
+            part = texts[start : start + TOKENISED_AT_ONCE]
+            rows += await self._call(partial(self._ids, part))
+        requests = batches([len(row) for row in rows], limits=self.limits)
         vectors = np.zeros((len(rows), self.dimension), np.float32)
 
-        async def fill(part: list[int]) -> None:
-            vectors[part] = await self._call(lambda: self._ready().run([rows[i] for i in part]))
+        async def fill(request: list[int]) -> None:
+            ids = [rows[index] for index in request]
+            vectors[request] = await self._call(lambda: self._ready().run(ids))
 
         try:
             async with asyncio.TaskGroup() as group:
-                for part in parts:
-                    group.create_task(fill(part))
+                for request in requests:
+                    group.create_task(fill(request))
         except BaseExceptionGroup as errors:
             # One reason is enough; the other requests were cancelled because of it.
             raise errors.exceptions[0] from None
@@ -127,12 +133,16 @@ class LocalEmbedder:
             raise Unavailable("the local model was closed")
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
+    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+        return self._tokenizer().ids(texts, most=TEXT_TOKENS_MAX)
+
     def _tokenizer(self) -> "Tokens":
         with self._loading:
             if self._tokens is None:
                 from evervec.embedders.local.tokens import Tokens
 
-                self._tokens = Tokens(files.tokenizer())
+                parallel = self._threads >= processors()
+                self._tokens = Tokens(files.tokenizer(), parallel=parallel)
             return self._tokens
 
     def _ready(self) -> "Engine":

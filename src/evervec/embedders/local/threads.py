@@ -15,7 +15,12 @@ def threads_of(wanted: int | None) -> int:
         return _positive("threads", str(wanted))
     if text := os.environ.get("EVERVEC_THREADS"):
         return _positive("EVERVEC_THREADS", text)
-    return max(1, min(_processors(), _quota()))
+    return processors()
+
+
+def processors() -> int:
+    """Return how many processors this process may use at one time."""
+    return max(1, min(_allowed(), _quota()))
 
 
 def _positive(name: str, text: str) -> int:
@@ -24,7 +29,7 @@ def _positive(name: str, text: str) -> int:
     return int(text)
 
 
-def _processors() -> int:
+def _allowed() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

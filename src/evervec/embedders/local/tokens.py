@@ -20,13 +20,15 @@ SPECIALS = 2
 
 
 class Tokens:
-    """The tokenizer. Safe for use from several threads."""
+    """The tokenizer. Safe for use from several threads; keeps to the caller's unless *parallel*."""
 
-    def __init__(self, definition: bytes) -> None:
+    def __init__(self, definition: bytes, *, parallel: bool = True) -> None:
         self._tokenizer = Tokenizer.from_str(definition.decode())
         # The definition cuts at 128 tokens and fills up to 128; both are decided elsewhere.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
+        # The tokenizer spreads what it gets at once over every processor of the machine.
+        self._slice = SLICE if parallel else 1
 
     def ids(self, texts: Sequence[str], *, most: int) -> list[list[int]]:
         """Return each text's token ids with the special ones, cut to *most*."""
@@ -70,7 +72,7 @@ class Tokens:
         return ids[:room]
 
     def _encoded(self, windows: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Encoding]]:
-        for part in _slices(windows):
+        for part in _slices(windows, self._slice):
             encodings = self._tokenizer.encode_batch_fast(
                 [_clean(window) for _, window in part], add_special_tokens=False
             )
@@ -89,13 +91,13 @@ def _windows(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _slices(windows: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+def _slices(windows: Iterable[tuple[int, str]], most: int) -> Iterator[list[tuple[int, str]]]:
     part: list[tuple[int, str]] = []
     size = 0
     for index, window in windows:
         part.append((index, window))
         size += len(window)
-        if size >= SLICE:
+        if size >= most:
             yield part
             part, size = [], 0
     if part:
