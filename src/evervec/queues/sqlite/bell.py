@@ -1,21 +1,20 @@
 """Wakes those who wait for work: at once in this process, within milliseconds in another."""
 
 import asyncio
-from contextlib import suppress
-from pathlib import Path
 
-_LOOK_EVERY = 0.02
+from evervec.sqlite.wake import FileWake
 
 
 class Bell:
-    """Rung by this process's own writes; other processes' are seen in the write-ahead log."""
+    """Rung by this process's own writes; those of other processes are seen in the file."""
 
     def __init__(self, path: str) -> None:
-        # A database in memory has no log file, and no other process either.
-        self._log = None if path.startswith("file:") else Path(f"{path}-wal")
+        # A database in memory belongs to one process.
+        self._path = None if path.startswith("file:") else path
+        self._wake: FileWake | None = None
         self._rung = 0
         self._heard = 0
-        self._seen = self._signature()
+        self._noticed = 0
         self._waiting: set[asyncio.Future[None]] = set()
         self._closed = False
 
@@ -29,36 +28,39 @@ class Bell:
     def heed(self) -> None:
         """Note that the caller looks for work now: what rang before needs no waking."""
         self._heard = self._rung
-        self._seen = self._signature()
+        if self._wake is not None:
+            self._noticed = self._wake.count
 
     async def wait(self, timeout: float) -> None:
         """Return when it rings, when another process writes, or after *timeout* seconds."""
         if self._closed or self._rung != self._heard:
             return
-        seen = self._seen
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
-        waiter: asyncio.Future[None] = loop.create_future()
+        if self._wake is None and self._path is not None:
+            self._wake = FileWake(self._path)
+            # What was written before it watched is unknown: the caller looks once more.
+            return
+        waiter = asyncio.get_running_loop().create_future()
         self._waiting.add(waiter)
+        elsewhere = asyncio.ensure_future(self._elsewhere(timeout))
         try:
-            while (left := deadline - loop.time()) > 0 and self._signature() == seen:
-                with suppress(TimeoutError):
-                    step = left if self._log is None else min(left, _LOOK_EVERY)
-                    await asyncio.wait_for(asyncio.shield(waiter), step)
-                    return
+            await asyncio.wait(
+                {waiter, elsewhere}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+            )
         finally:
             self._waiting.discard(waiter)
+            elsewhere.cancel()
+            await asyncio.gather(elsewhere, return_exceptions=True)
 
     def close(self) -> None:
         """Wake everyone for good."""
         self._closed = True
         self.ring()
+        if self._wake is not None:
+            self._wake.close()
+            self._wake = None
 
-    def _signature(self) -> tuple[int, int] | None:
-        if self._log is None:
-            return None
-        try:
-            stat = self._log.stat()
-        except OSError:
-            return None
-        return stat.st_size, stat.st_mtime_ns
+    async def _elsewhere(self, timeout: float) -> None:
+        if self._wake is None:
+            await asyncio.sleep(timeout)
+        else:
+            await self._wake.wait(timeout, after=self._noticed)

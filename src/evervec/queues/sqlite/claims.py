@@ -43,7 +43,7 @@ class Claim:
             if not lanes:
                 return
             before = len(self.taken[kind])
-            if len(lanes) < wanted:
+            if fairness.room(limit, [tier for _, tier in lanes], self.limit):
                 self._divide(kind, lanes, limit)
             else:
                 self._rotate(kind, lanes, limit)
@@ -59,7 +59,7 @@ class Claim:
         return [(lane, Tier(tier)) for lane, tier in found]
 
     def _divide(self, kind: Lane, lanes: list[tuple[int, Tier]], limit: int) -> None:
-        # All lanes that have work are in this claim, so together they fill it.
+        # All lanes that have work are in this claim and more than their quanta fit.
         shares = fairness.spread([tier for _, tier in lanes], limit)
         for (lane, _), share in zip(lanes, shares, strict=True):
             self._take(kind, lane, share)

@@ -33,25 +33,18 @@ def put(
 ) -> tuple[Put, dict[Scope, Row]]:
     """Merge *changes*; also return the collections' numbers, to remember once committed."""
     found: dict[Scope, Row] = {}
+    places: dict[tuple[str, str], tuple[int, int]] = {}
     rows = []
-    for change in merged(changes).values():
-        scope = change.key.scope
-        place = found.get(scope)
+    for key, change in merged(changes).items():
+        place = places.get((key.tenant, key.collection))
         if place is None:
-            place = found[scope] = scopes.add(connection, scope)
+            number, tenant_lane = found[key.scope] = scopes.add(connection, key.scope)
+            place = number, tenant_lane if lane is Lane.LIVE else -tenant_lane
+            places[key.tenant, key.collection] = place
         # A source's clock that runs ahead does not make a change younger than its arrival.
         since = now if change.at is None else min(change.at, now)
-        rows.append(
-            (
-                place[0],
-                change.key.id,
-                place[1] if lane is Lane.LIVE else -place[1],
-                now + change.priority * AGING_STEP,
-                change.priority,
-                int(change.force),
-                since,
-            )
-        )
+        ready = now + change.priority * AGING_STEP
+        rows.append((place[0], key.id, place[1], ready, change.priority, int(change.force), since))
     newest = connection.execute(SQL["newest"]).get
     connection.executemany(SQL["put"], rows)
     created = int(connection.execute(SQL["created"], (newest,)).get)

@@ -346,6 +346,7 @@ where state = 2
     and lease = ?1
 
 -- name: quarantine
+-- A text that came meanwhile was never tried: it gets its turn, alone, before the job is parked.
 update job
 set state = 4,
     ended_at = ?2,
@@ -355,6 +356,7 @@ set state = 4,
 where state = 6
     and lease = ?1
     and crashes >= ?3
+    and want = took
 returning job, scope, document, crashes
 
 -- name: drop_lease

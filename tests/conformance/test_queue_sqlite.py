@@ -1,0 +1,148 @@
+"""The SQLite queue, in a file and in memory."""
+
+import asyncio
+import uuid
+from pathlib import Path
+
+import pytest
+
+from evervec.holder import this_process
+from evervec.model import Change, Key, encode_id
+from evervec.outcome import Done, Fail, Retry
+from evervec.queues.sqlite import SqliteQueue
+from evervec.sqlite.database import Database
+from evervec.sqlite.events import SqliteEvents
+from evervec.testing.clock import VirtualClock
+from evervec.testing.queue_suite import (
+    BOOT,
+    QueueSuite,
+    alive,
+    all_of,
+    changes,
+    holder,
+    key,
+    take,
+)
+
+
+@pytest.fixture
+def clock():
+    return VirtualClock()
+
+
+@pytest.fixture(params=["file", "memory"])
+def database(request, tmp_path):
+    in_file = request.param == "file"
+    path = tmp_path / "state.db" if in_file else f"file:/{uuid.uuid4().hex}?vfs=memdb"
+    database = Database(path)
+    yield database
+    database.close_now()
+
+
+@pytest.fixture
+async def queue(database, clock):
+    queue = SqliteQueue(database, clock=clock, boot=BOOT, alive=alive)
+    queue.open()
+    yield queue
+    await queue.close()
+
+
+class TestSqliteQueue(QueueSuite):
+    pass
+
+
+async def facts(database):
+    return [
+        (event.type, event.document)
+        for event in await SqliteEvents(database).events(tenant="", after=0, limit=100)
+    ]
+
+
+async def test_what_happens_to_jobs_is_in_the_event_log(database, queue):
+    await queue.put(changes([1, 2, 3]))
+    lease = await take(queue)
+    one, two, three = sorted(lease.jobs, key=lambda job: job.key)
+    await queue.settle(
+        lease.fence, {one.job: Done(), two.job: Retry(0, "r", "E"), three.job: Fail("f", "E")}
+    )
+    await queue.replay([three.job])
+    await queue.cancel([key(3)])
+    for _ in range(3):
+        await take(queue, by=holder("dead"))
+        await queue.reap()
+    assert await facts(database) == [
+        ("job.retry_scheduled", "2"),
+        ("job.failed", "3"),
+        ("job.replayed", "3"),
+        ("job.cancelled", "3"),
+        ("lease.expired", None),
+        ("lease.expired", None),
+        ("lease.expired", None),
+        ("job.quarantined", "2"),
+    ]
+
+
+@pytest.mark.accepts("000-09", "R-23")
+async def test_everything_survives_a_restart(tmp_path, clock):
+    for _ in range(2):
+        database = Database(tmp_path / "state.db")
+        queue = SqliteQueue(database, clock=clock, boot=BOOT, alive=alive)
+        queue.open()
+        await queue.put(changes(range(10)))
+        await queue.close()
+        await database.close()
+    database = Database(tmp_path / "state.db")
+    queue = SqliteQueue(database, clock=clock, boot=BOOT, alive=alive)
+    lease = await take(queue)
+    assert {job.took for job in lease.jobs} == {2}
+    assert len((await queue.settle(lease.fence, all_of(lease, Done()))).ended) == 10
+    await queue.close()
+    await database.close()
+
+
+@pytest.mark.accepts("R-06", "002-28", "002-09")
+async def test_twenty_claimers_never_hold_a_job_twice(tmp_path):
+    """Each has its own connections and threads, as separate processes have."""
+    path = tmp_path / "state.db"
+    databases = [Database(path) for _ in range(20)]
+    queues = [SqliteQueue(database) for database in databases]
+    queues[0].open()
+    await queues[0].put([Change(Key("", "c", encode_id(n))) for n in range(1000)])
+    taken: list[int] = []
+
+    async def work(queue, number):
+        while lease := await queue.claim(7, holder=this_process(f"w{number}"), lease_for=60):
+            taken.extend(job.job for job in lease.jobs)
+            settled = await queue.settle(lease.fence, all_of(lease, Done()))
+            assert len(settled.ended) == len(lease.jobs)
+
+    await asyncio.gather(*(work(queue, number) for number, queue in enumerate(queues)))
+    assert len(taken) == len(set(taken)) == 1000
+    for queue, database in zip(queues, databases, strict=True):
+        await queue.close()
+        await database.close()
+
+
+async def test_a_put_elsewhere_wakes_who_waits_here(tmp_path):
+    mine, theirs = Database(tmp_path / "state.db"), Database(tmp_path / "state.db")
+    here, there = SqliteQueue(mine), SqliteQueue(theirs)
+    here.open()
+    assert await here.claim(1, holder=this_process("w"), lease_for=1) is None
+    await here.wait(0)  # begins to watch
+    assert await here.claim(1, holder=this_process("w"), lease_for=1) is None
+    waiting = asyncio.create_task(here.wait(30))
+    await there.put(changes([1]))
+    async with asyncio.timeout(5):
+        await waiting
+    assert await here.claim(1, holder=this_process("w"), lease_for=1) is not None
+    for queue, database in ((here, mine), (there, theirs)):
+        await queue.close()
+        await database.close()
+
+
+def test_an_operator_can_read_the_queue_with_plain_sql(tmp_path: Path):
+    database = Database(tmp_path / "state.db")
+    SqliteQueue(database).open()
+    found = database.read_now(lambda connection: connection.execute("select * from job").fetchall())
+    assert found == []
+    database.close_now()
