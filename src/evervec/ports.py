@@ -288,6 +288,12 @@ class Store(Protocol):
     async def damaged(self, scope: Scope) -> Sequence[Id]:
         """Return the live documents whose chunks or vectors are not all there."""
 
+    async def scopes(self) -> Sequence[Scope]:
+        """Return every collection of which something is stored."""
+
+    async def highest_fence(self) -> int:
+        """Return the highest fence under which anything was published: a new queue starts above."""
+
     async def counts(self, scope: Scope) -> Counts: ...
 
     async def forget(self, scope: Scope) -> None:

@@ -76,6 +76,7 @@ class Engine:
             self.state.events,
             self.state.settings.retention,
             self.state.clock,
+            self._registered,
         )
         for seconds, duty, name in (
             (REAP_SECONDS, upkeep.reap, "taking back lost leases"),
@@ -149,6 +150,9 @@ class Engine:
 
     async def token(self, registered: Registered) -> str:
         return f"{await self.state.identity()}{registered.number}"
+
+    async def _registered(self) -> frozenset[Scope]:
+        return frozenset(each.scope for each in await self.state.registry.collections())
 
     async def _open(self, registered: Registered) -> None:
         try:

@@ -1,9 +1,11 @@
 """What has to be done now and then: take back lost leases, delete what nobody needs any more."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from evervec.clock import Clock
+from evervec.model import Scope
 from evervec.ports import Queue, QueueControl, Store
 from evervec.settings import Retention
 
@@ -28,6 +30,8 @@ class Upkeep:
     events: Pruned
     retention: Retention
     clock: Clock
+    registered: Callable[[], Awaitable[frozenset[Scope]]]
+    """The collections that exist: of others nothing is kept."""
 
     async def reap(self) -> None:
         await self.queue.reap()
@@ -35,6 +39,11 @@ class Upkeep:
     async def prune(self) -> None:
         """Delete in small steps, so that nobody waits long for the write lock."""
         now, keep = self.clock.now(), self.retention
+        stored, registered = await self.store.scopes(), await self.registered()
+        for scope in stored:
+            if scope not in registered:
+                # A worker elsewhere published into it in the very moment it was removed.
+                await self.store.forget(scope)
         while await self.control.prune(
             finished_before=now - keep.finished,
             parked_before=now - keep.parked if keep.parked else None,

@@ -4,7 +4,9 @@ Exit codes: 0 fine, 1 failed, 2 usage, 3 drift or unhealthy, 4 unreachable.
 """
 
 import argparse
+import os
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -32,6 +34,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # `evervec … | head`: whoever read has had enough.
         sys.stderr.close()
         return FINE
+    except Exception as error:  # noqa: BLE001 - the last door: a user is never shown a traceback
+        return _defect(error)
+
+
+def _defect(error: Exception) -> int:
+    print(
+        f"evervec: a defect of this program: {type(error).__name__}: {error}\n"
+        "  nothing that was stored is lost; please report it with what EVERVEC_DEBUG=1 prints",
+        file=sys.stderr,
+    )
+    if os.environ.get("EVERVEC_DEBUG"):
+        traceback.print_exception(error)
+    return FAILED
 
 
 def exit_code(error: EvervecError) -> int:

@@ -147,6 +147,9 @@ class _Run:
                 self._delete(publication, chunks)
             elif self._unchanged(publication, state):
                 self._touch(publication)
+            elif publication.touch:
+                # The text it was compared with has been replaced meanwhile.
+                incomplete.add(publication.key)
             elif self._complete(publication, vectors):
                 self._replace(publication, chunks, vectors)
             else:
@@ -208,7 +211,8 @@ class _Run:
 
     def _unchanged(self, publication: Publication, state: StateRow | None) -> bool:
         return (
-            state is not None
+            not publication.force
+            and state is not None
             and state.live
             and state.space == self._space
             and state.digest == publication.digest
@@ -275,7 +279,12 @@ class _Run:
         vectors: dict[tuple[str, bytes], int],
     ) -> None:
         key = publication.key
-        difference = compare(self._old(publication, chunks), publication.pieces)
+        old = self._old(publication, chunks)
+        if publication.force:
+            # Something may be lost underneath: no row is trusted, all are written again.
+            self._remove(old)
+            old = []
+        difference = compare(old, publication.pieces)
         self._remove(difference.remove)
         document = self._save(
             publication,

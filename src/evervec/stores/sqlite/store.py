@@ -170,6 +170,35 @@ class SqliteStore:
 
         return await self._database.read(work)
 
+    async def damaged(self, scope: Scope) -> Sequence[Id]:
+        """Return the live documents whose chunks or vectors are not all there."""
+
+        def work(connection: apsw.Connection) -> list[Id]:
+            collection = collection_of(connection, scope)
+            if collection is None:
+                return []
+            rows = connection.execute(SQL["damaged"], {"collection": collection.number})
+            return [Id(str(id_)) for (id_,) in rows]
+
+        return await self._database.read(work)
+
+    async def scopes(self) -> Sequence[Scope]:
+        """Return every collection of which something is stored."""
+        return await self._database.read(
+            lambda connection: [
+                Scope(str(tenant), str(name)) for tenant, name in connection.execute(SQL["scopes"])
+            ]
+        )
+
+    async def highest_fence(self) -> int:
+        """Return the highest fence under which anything was ever published here."""
+
+        def work(connection: apsw.Connection) -> int:
+            fence: int | None = connection.execute(SQL["highest_fence"]).get
+            return fence or 0
+
+        return await self._database.read(work)
+
     async def counts(self, scope: Scope) -> Counts:
         """Return what the store holds of a collection; its cost does not grow with it."""
 

@@ -180,6 +180,25 @@ where collection = :collection
 order by id
 limit :limit
 
+-- name: damaged
+-- A chunk whose vector is lost counts as lost itself.
+select id
+from store_document
+where collection = :collection
+  and deleted = 0
+  and chunks <> (
+      select count(*)
+      from store_chunk
+      join store_vector on store_vector.number = store_chunk.vector
+      where store_chunk.document = store_document.document
+  )
+
+-- name: highest_fence
+select max(fence) from store_document
+
+-- name: scopes
+select tenant, name from store_collection where forgotten = 0
+
 -- name: lags
 select max(published_at - since, 0)
 from store_document
