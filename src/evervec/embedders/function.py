@@ -65,6 +65,7 @@ class FunctionEmbedder:
                 f"revision {revision!r} pins nothing", hint="name a version or a hash"
             )
         self._function = function
+        self._async = _is_async(function)
         self._name = name or _name_of(function)
         self._revision = revision or _digest_of(function)
         self._dimension = dimension
@@ -123,11 +124,7 @@ class FunctionEmbedder:
         if self._closed:
             raise Unavailable(f"model {self._name!r} was closed")
         try:
-            if _is_async(self._function):
-                answer: Any = self._function(texts)
-            else:
-                loop = asyncio.get_running_loop()
-                answer = await loop.run_in_executor(self._pool, partial(self._function, texts))
+            answer = self._function(texts) if self._async else await self._on_thread(texts)
             # A sync function may hand back something to await, as a lambda around one does.
             rows: ArrayLike = await answer if inspect.isawaitable(answer) else answer
         except EvervecError:
@@ -137,6 +134,20 @@ class FunctionEmbedder:
         except Exception as error:
             raise Permanent(f"model {self._name!r} raised {_told(error)}") from error
         return rows
+
+    async def _on_thread(self, texts: list[str]) -> Any:
+        loop = asyncio.get_running_loop()
+        answer, error = await loop.run_in_executor(self._pool, self._caught, texts)
+        if error is not None:
+            raise error
+        return answer
+
+    def _caught(self, texts: list[str]) -> tuple[Any, Exception | None]:
+        # Errors travel as values: a future swallows a StopIteration and copies a TimeoutError.
+        try:
+            return self._function(texts), None
+        except Exception as error:  # noqa: BLE001  # raised again by the caller
+            return None, error
 
     def _width(self, answer: ArrayLike) -> int:
         shape = np.shape(answer) if _regular(answer) else ()

@@ -1,0 +1,88 @@
+"""The bare model's best rate: the most that anything built on it can reach.
+
+Nothing of the product runs but the arithmetic: texts are tokenised at once, sorted by length,
+put into requests of 1,024 padded tokens and run on as many streams as there are processors.
+
+    python -m benches.model [TEXTS] [--passes 3] [--threads N]
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+
+import openvino as ov
+
+from benches.corpus import paragraphs
+from evervec.batch import batches
+from evervec.embedders.local import LocalEmbedder, files
+from evervec.embedders.local.engine import Engine
+from evervec.embedders.local.tokens import Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """The best of several passes. Tokens are those of the texts, never padding."""
+
+    texts: int
+    threads: int
+    precision: str
+    openvino: str
+    texts_per_s: float
+    tokens_per_s: float
+    tokens_padded: float
+    """What padding adds, as a share of the tokens."""
+
+
+def bare_rate(texts: Sequence[str], *, passes: int = 2, threads: int | None = None) -> float:
+    """Return how many of these *texts* the bare model embeds in a second, tokenising included."""
+    return measure(texts, passes=passes, threads=threads).texts_per_s
+
+
+def measure(texts: Sequence[str], *, passes: int = 2, threads: int | None = None) -> Rate:
+    shipped = LocalEmbedder(threads=threads)
+    limits = shipped.limits
+    engine = Engine(files.weights(), threads=limits.concurrency, precision=shipped.precision)
+    tokens = Tokens(files.tokenizer())
+    seconds, count, padded = float("inf"), 0, 0
+    with ThreadPoolExecutor(limits.concurrency) as pool:
+        # The first requests build kernels for their shapes; that is start-up, not rate.
+        warm = tokens.ids(texts[:64], most=limits.text_tokens_max)
+        list(pool.map(lambda row: engine.run([row]), warm))
+        for _ in range(passes):
+            start = time.perf_counter()
+            rows = tokens.ids(texts, most=limits.text_tokens_max)
+            requests = [
+                [rows[index] for index in request]
+                for request in batches([len(row) for row in rows], limits=limits)
+            ]
+            for _ in pool.map(engine.run, requests):
+                pass
+            seconds = min(seconds, time.perf_counter() - start)
+            count = sum(map(len, rows))
+            padded = sum(len(request) * max(map(len, request)) for request in requests)
+    return Rate(
+        texts=len(texts),
+        threads=limits.concurrency,
+        precision=shipped.precision,
+        openvino=ov.__version__,
+        texts_per_s=round(len(texts) / seconds, 1),
+        tokens_per_s=round(count / seconds),
+        tokens_padded=round(padded / max(count, 1) - 1, 4),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("texts", nargs="?", type=int, default=10_000)
+    parser.add_argument("--passes", type=int, default=2)
+    parser.add_argument("--threads", type=int)
+    asked = parser.parse_args()
+    rate = measure(paragraphs(asked.texts), passes=asked.passes, threads=asked.threads)
+    print(json.dumps(asdict(rate)))
+
+
+if __name__ == "__main__":
+    main()
