@@ -1,5 +1,7 @@
 """The store in SQLite keeps the promises of the port, in a file and in memory."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from evervec.ports import Store
@@ -10,7 +12,7 @@ from evervec.testing.store_suite import SetClock, StoreSuite
 
 class TestFile(StoreSuite):
     @pytest.fixture
-    async def store(self, clock: SetClock, tmp_path) -> Store:
+    async def store(self, clock: SetClock, tmp_path) -> AsyncIterator[Store]:
         database = Database(tmp_path / "state.db")
         store = SqliteStore(database, clock=clock)
         await store.open()
@@ -21,7 +23,7 @@ class TestFile(StoreSuite):
 
 class TestMemory(StoreSuite):
     @pytest.fixture
-    async def store(self, clock: SetClock, request) -> Store:
+    async def store(self, clock: SetClock, request) -> AsyncIterator[Store]:
         database = Database(f"file:/store-{id(request)}?vfs=memdb")
         store = SqliteStore(database, clock=clock)
         await store.open()
