@@ -89,6 +89,7 @@ class TableSource:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="evervec-source")
         self._wake: FileWake | None = None
         self._looked = 0
+        self._closed = False
         # All below belongs to the thread.
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] = (0, 0)
@@ -170,6 +171,9 @@ class TableSource:
         await self._wake.wait(timeout, after=self._looked)
 
     async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
         wake, self._wake = self._wake, None
         loop = asyncio.get_running_loop()
         if wake is not None:
