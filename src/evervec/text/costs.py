@@ -29,7 +29,8 @@ class Costs:
     """What each stretch of a batch costs in tokens, as far as can be told before it is cut.
 
     Some tokenizers make one "unknown" of a very long word, and some skip characters. Cut in two,
-    such a stretch would cost more than the whole; so it counts as a token for two characters.
+    such a stretch would cost more than the whole; so it counts as a token for each character.
+    Any coarser count would shift all cuts behind an edit, because its steps would shift.
     """
 
     def __init__(self, text: str, start: int, end: int, tokens: TokenEnds) -> None:
@@ -41,7 +42,7 @@ class Costs:
                 word = text[last:at].strip()
                 if len(word) > _WORD_MOST:
                     begin = text.index(word[0], last)
-                    self.ends.extend(range(begin + 2, begin + len(word), 2))
+                    self.ends.extend(range(begin + 1, begin + len(word)))
             self.ends.append(at)
             last = at
         # The end of the text is no token, it only bounds the last stretch.
