@@ -11,27 +11,10 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from evervec.sources.files import FolderSource
-
-
-class Notes:
-    """A notebook in memory: what is measured is the folder, not the state database."""
-
-    def __init__(self) -> None:
-        self.notes: dict[str, bytes] = {}
-
-    async def load(self, prefix: str = "") -> dict[str, bytes]:
-        return {name: note for name, note in self.notes.items() if name.startswith(prefix)}
-
-    async def save(self, notes: Mapping[str, bytes | None]) -> None:
-        for name, note in notes.items():
-            if note is None:
-                self.notes.pop(name, None)
-            else:
-                self.notes[name] = note
+from evervec.testing.notebook import MemoryNotebook
 
 
 def build(root: Path, files: int) -> None:
@@ -85,7 +68,7 @@ async def timed(source: FolderSource) -> tuple[int, float]:
 
 
 async def measure(root: Path, count: int) -> dict[str, object]:
-    notes = Notes()
+    notes = MemoryNotebook()
     before = memory_mb()
     source = FolderSource(root, notebook=notes)
     found, first = await timed(source)

@@ -1,17 +1,19 @@
-"""One file, read whole and unchanged, as a document or as the reason why not."""
+"""Files, each read whole and unchanged, as a document or as the reason why not."""
 
 import errno
 import os
 import stat
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evervec.errors import EvervecError, Permanent, Transient
-from evervec.model import Document, Id
-from evervec.sources.files.tree import GONE, split
+from evervec.model import Document, Id, Reading
+from evervec.sources.files.tree import GONE, Tree, path_of, split
 
 if TYPE_CHECKING:
+    from evervec.sources.files.ignore import Rules
     from evervec.text.parse import Parsed
 
 TRIES = 5
@@ -26,6 +28,31 @@ _FLAGS = (
     | getattr(os, "O_NOCTTY", 0)
     | getattr(os, "O_BINARY", 0)
 )
+
+
+def read_documents(tree: Tree, ids: Sequence[Id], *, bytes_max: int) -> Reading:
+    """Read each of *ids* that belongs to *tree*; one that cannot be read does not touch its mates."""
+    documents: dict[Id, Document] = {}
+    broken: dict[Id, Exception] = {}
+    rules_in: dict[str, Rules | None] = {}
+    for document in ids:
+        path = path_of(document)
+        if path is None:
+            continue
+        folder = split(path)[0]
+        if folder not in rules_in:
+            rules_in[folder] = tree.rules_of(folder)
+        rules = rules_in[folder]
+        if rules is None or not tree.holds(rules, path):
+            continue
+        try:
+            found = read_document(document, path, tree.absolute(path), bytes_max=bytes_max)
+        except EvervecError as error:
+            broken[document] = error
+            continue
+        if found is not None:
+            documents[document] = found
+    return Reading(0, documents, broken)
 
 
 def read_document(document: Id, path: str, where: str, *, bytes_max: int) -> Document | None:

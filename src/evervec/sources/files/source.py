@@ -11,9 +11,7 @@ empty place where a disk was mounted.
 """
 
 import asyncio
-import difflib
 import json
-import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,16 +21,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from evervec.clock import SYSTEM, Clock
-from evervec.errors import ConfigError, EvervecError, SourceError
-from evervec.model import Captured, Document, Id, Lane, Reading
+from evervec.model import Captured, Id, Lane, Reading
 from evervec.ports import Notebook
-from evervec.sources.files.content import read_document
-from evervec.sources.files.ignore import FILES, Rules
+from evervec.sources.files.content import read_documents
 from evervec.sources.files.known import BYTES, FILE, Known, Signed, oldest
-from evervec.sources.files.tree import PATTERNS, Tree, id_of, join, order_of, path_of, split
+from evervec.sources.files.look import Lookout
+from evervec.sources.files.root import find_tree, refuse_unmounted
+from evervec.sources.files.tree import PATTERNS, Tree, id_of, join, order_of, path_of
 from evervec.sources.files.watcher import Watcher
-
-log = logging.getLogger("evervec.sources.files")
 
 T = TypeVar("T")
 
@@ -82,7 +78,7 @@ class FolderSource:
         self._walk_now = True
         """Whatever the time: nothing was walked yet, or the last look came to grief."""
         self._fresh_due: int | None = None
-        self._unlisted: set[str] = set()
+        self._lookout: Lookout | None = None
         self._listing: tuple[Id | None, Iterator[Id]] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._woken = asyncio.Event()
@@ -153,7 +149,9 @@ class FolderSource:
     async def read(self, ids: Sequence[Id]) -> Reading:
         """Read files as they are now. One that is left out by a rule does not exist."""
         tree = await self._prepare()
-        reading = await self._on(self._reader, lambda: self._read(tree, ids))
+        reading = await self._on(
+            self._reader, lambda: read_documents(tree, ids, bytes_max=self._bytes_max)
+        )
         if len(reading.documents) + len(reading.broken) < len(set(ids)):
             # Nothing may be taken for deleted because its disk is gone.
             await self._refuse_vanished(tree)
@@ -164,7 +162,9 @@ class FolderSource:
         if self._device is not None and device != self._device:
             # Another process may have noted meanwhile where the root lies now.
             self._device = (await self._noted()).get("device")
-            await self._on(self._reader, lambda: self._refuse_unmounted(tree, device))
+            await self._on(
+                self._reader, lambda: refuse_unmounted(tree, noted=self._device, device=device)
+            )
 
     async def _noted(self) -> dict[str, Any]:
         noted = (await self._notebook.load(ROOT)).get(ROOT)
@@ -206,28 +206,20 @@ class FolderSource:
         if self._tree is None:
             note = await self._noted()
             self._device = note.get("device")
-            self._tree = await self._on(self._walker, lambda: self._find(note.get("kind")))
-        return self._tree
-
-    def _find(self, kind: str | None) -> Tree:
-        real = os.path.realpath(self.root)
-        if os.path.isdir(real):  # noqa: PTH112 - beside realpath
-            return Tree(real, only=None, patterns=self._patterns, ignore=self._ignore)
-        folder, name = os.path.split(self.root)
-        if os.path.isfile(real) or kind == "file":  # noqa: PTH113 - beside realpath
-            return Tree(os.path.realpath(folder), only=name, patterns=(), ignore=())
-        if kind is not None:
-            raise SourceError(
-                f"the folder {self.root!r} is not there any more",
-                hint="mount it or put it back, or unwatch it; nothing was deleted",
+            self._tree = await self._on(
+                self._walker,
+                lambda: find_tree(
+                    self.root, kind=note.get("kind"), patterns=self._patterns, ignore=self._ignore
+                ),
             )
-        raise _no_such(self.root)
+        return self._tree
 
     async def _load(self) -> Known:
         if self._known is None:
             notes = await self._notebook.load(FILE) | await self._notebook.load(BYTES)
             self._first_done = FIRST in await self._notebook.load(FIRST)
             self._known = Known(notes)
+            self._lookout = None
             self._walk_now = True
         return self._known
 
@@ -255,87 +247,33 @@ class FolderSource:
             touched |= known.fresh
         try:
             due = everything or self._walk_now or now >= self._walk_due
-            if due or not self._look_at(tree, known, touched):
-                return self._walk(tree, known)
+            self._lookout = lookout = self._lookout or Lookout(tree, known)
+            if due or not lookout.look_at(touched):
+                return self._walk(tree, known, lookout)
         except BaseException:
             # The hints are taken and their work is not done.
             self._walk_now, self._walk_due = True, now + int(RETRY_EVERY * 1000)
             raise
         finally:
-            self._fresh_due = self._clock.boot() + int(FRESH_AFTER * 1000) if known.fresh else None
+            if not known.fresh:
+                self._fresh_due = None
+            elif self._fresh_due is None or now >= self._fresh_due:
+                self._fresh_due = now + int(FRESH_AFTER * 1000)
         return None
 
-    def _walk(self, tree: Tree, known: Known) -> tuple[int, int]:
+    def _walk(self, tree: Tree, known: Known, lookout: Lookout) -> tuple[int, int]:
         began = self._clock.boot()
         place = tree.place()
         if len(known):
-            self._refuse_unmounted(tree, place[0])
+            refuse_unmounted(tree, noted=self._device, device=place[0])
         lane = Lane.LIVE if self._first_done else Lane.BACKFILL
-        self._see_below(tree, known, "", lane)
+        lookout.see_below("", lane)
         took = (self._clock.boot() - began) / 1000
         watched = self._watcher is not None and not self._watcher.failed
         every = self._walk_every if watched else max(POLL_EVERY, 20 * took)
         self._walk_due = self._clock.boot() + int(min(every, self._walk_every) * 1000)
         self._walk_now = False
         return place
-
-    def _see_below(self, tree: Tree, known: Known, start: str, lane: Lane) -> None:
-        seen: set[str] = set()
-        unlisted: set[str] = set()
-        for folder in tree.walk(start):
-            if folder.files is None:
-                unlisted.add(folder.path)
-                self._tell_unlisted(folder.path, folder.reason)
-                continue
-            self._unlisted.discard(folder.path)
-            seen.add(folder.path)
-            known.see_folder(folder.path, folder.files, lane)
-        for path in known.folders():
-            gone = path not in seen and _is_below(path, {start})
-            if gone and not (unlisted and _is_below(path, unlisted)):
-                known.see_folder(path, {}, lane)
-
-    def _tell_unlisted(self, path: str, reason: str) -> None:
-        if path not in self._unlisted:
-            self._unlisted.add(path)
-            log.warning(
-                "the folder %r cannot be listed (%s); what is known of it stays as it is",
-                join(self.root, path),
-                reason,
-            )
-
-    def _look_at(self, tree: Tree, known: Known, touched: set[str]) -> bool:
-        """Look at single paths; False if only a full walk can tell what became of them."""
-        rules_in: dict[str, Rules | None] = {}
-        gone: set[str] = set()
-        for path in touched:
-            folder, name = split(path)
-            if name in FILES:
-                return False
-            if folder not in rules_in:
-                if _is_alias(tree, folder):
-                    return False
-                rules_in[folder] = tree.rules_of(folder)
-            rules = rules_in[folder]
-            if rules is None:
-                known.see(path, None, Lane.LIVE)
-                continue
-            if tree.only is None and os.path.isdir(tree.absolute(path)):  # noqa: PTH112 - hot
-                if _is_alias(tree, path):
-                    return False
-                known.see(path, None, Lane.LIVE)
-                self._see_below(tree, known, path, Lane.LIVE)
-            elif not _look_at_file(tree, known, rules, path):
-                gone.add(path)
-        self._see_gone(known, gone)
-        return True
-
-    def _see_gone(self, known: Known, gone: set[str]) -> None:
-        # What is gone may have been a folder.
-        if gone:
-            for path in known.folders():
-                if _is_below(path, gone):
-                    known.see_folder(path, {}, Lane.LIVE)
 
     def _page(self, tree: Tree, after: Id | None, limit: int) -> list[Id]:
         # A caller who goes through page by page continues one walk.
@@ -348,53 +286,6 @@ class FolderSource:
             self._listing = page[-1], walk
         return page
 
-    def _read(self, tree: Tree, ids: Sequence[Id]) -> Reading:
-        documents: dict[Id, Document] = {}
-        broken: dict[Id, Exception] = {}
-        rules_in: dict[str, Rules | None] = {}
-        for document in ids:
-            path = path_of(document)
-            if path is None:
-                continue
-            folder = split(path)[0]
-            if folder not in rules_in:
-                rules_in[folder] = tree.rules_of(folder)
-            rules = rules_in[folder]
-            if rules is None or not tree.holds(rules, path):
-                continue
-            try:
-                found = read_document(
-                    document, path, tree.absolute(path), bytes_max=self._bytes_max
-                )
-            except EvervecError as error:
-                broken[document] = error
-                continue
-            if found is not None:
-                documents[document] = found
-        return Reading(0, documents, broken)
-
-    def _refuse_unmounted(self, tree: Tree, device: int) -> None:
-        if self._device is None or device == self._device:
-            return
-        if any(folder.files or folder.files is None for folder in tree.walk()):
-            return
-        raise SourceError(
-            f"the folder {self.root!r} is empty and lies on another disk than before",
-            hint="mount the disk that was there; if the files are really gone, unwatch the folder",
-        )
-
-
-def _look_at_file(tree: Tree, known: Known, rules: Rules, path: str) -> bool:
-    """Take note of the file at *path*; False if nothing that belongs is there."""
-    try:
-        signature = tree.signature(path) if tree.holds(rules, path) else None
-    except OSError:
-        # It is there and cannot be looked at: what is known of it stays.
-        known.fresh.discard(path)
-        return True
-    known.see(path, signature, Lane.LIVE)
-    return signature is not None
-
 
 def _ids(tree: Tree, after: Id | None) -> Iterator[Id]:
     path = path_of(after) if after is not None else None
@@ -406,42 +297,6 @@ def _ids(tree: Tree, after: Id | None) -> Iterator[Id]:
                 yield id_of(inside)
 
 
-def _is_below(path: str, tops: set[str]) -> bool:
-    if "" in tops:
-        return True
-    while path:
-        if path in tops:
-            return True
-        path = split(path)[0]
-    return False
-
-
-def _is_alias(tree: Tree, folder: str) -> bool:
-    where = tree.absolute(folder)
-    return os.path.realpath(where) != where
-
-
 def _root_note(tree: Tree, device: int) -> bytes:
     kind = "folder" if tree.only is None else "file"
     return json.dumps({"kind": kind, "device": device}).encode()
-
-
-def _no_such(root: str) -> ConfigError:
-    if os.path.lexists(root) and not os.path.islink(root):  # noqa: PTH114 - beside lexists
-        return ConfigError(
-            f"{root!r} is neither a folder nor a file", hint="name a folder or a file"
-        )
-    folder, name = os.path.split(root)
-    while not os.path.isdir(folder) and folder != os.path.dirname(folder):  # noqa: PTH112, PTH120 - beside split
-        folder, name = os.path.split(folder)
-    try:
-        near = difflib.get_close_matches(name, os.listdir(folder), n=3, cutoff=0.5)  # noqa: PTH208 - names only
-    except OSError:
-        near = []
-    shown = " or ".join(repr(os.path.join(folder, found)) for found in near)  # noqa: PTH118 - beside split
-    return ConfigError(
-        f"there is no folder or file {root!r}",
-        hint=f"did you mean {shown}?"
-        if shown
-        else f"{folder!r} exists; nothing in it is called alike",
-    )
