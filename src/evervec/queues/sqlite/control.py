@@ -166,9 +166,9 @@ class SqliteControl:
                 return 0
             connection.execute(SQL["stop_scope"], (found[0],))
             connection.execute(SQL["forget"], (found[0], _FORGET_STEP))
-            gone = connection.changes()
-            connection.execute(SQL["forget_finished"], (found[0], _FORGET_STEP))
-            return gone + connection.changes()
+            if not connection.changes():
+                connection.execute(SQL["forget_finished"], (found[0], _FORGET_STEP))
+            return connection.changes()
 
         while await self._database.write(work):
             pass

@@ -60,12 +60,6 @@ set fence = fence + 1
 where one = 1
 returning fence
 
--- name: epoch
-update queue_meta
-set fence = ((fence >> 40) + 1) << 40
-where one = 1
-returning fence
-
 -- name: stop
 insert or ignore into lease_stopped (fence, job)
 select lease, job
@@ -92,7 +86,7 @@ where job in (select value from carray(?1))
 -- name: stop_scope
 insert or ignore into lease_stopped (fence, job)
 select lease, job
-from job
+from job indexed by job_leased
 where state = 2
     and scope = ?1
 

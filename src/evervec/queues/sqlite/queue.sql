@@ -206,18 +206,19 @@ from lease_stopped
 where fence = ?1
 
 -- name: finish
+-- By job number, hence the plus: a lease of 500 may be settled in 500 parts.
 insert into finished (job, scope, document, fence, attempts, since, ended_at)
 select job, scope, document, lease, attempts, since, ?3
 from job
 where job in (select value from carray(?1))
-    and lease = ?2
+    and +lease = ?2
     and state = 2
     and want = took
 
 -- name: remove_finished
 delete from job
 where job in (select value from carray(?1))
-    and lease = ?2
+    and +lease = ?2
     and state = 2
     and want = took
 returning job
@@ -241,7 +242,7 @@ set state = 1,
     kind = '',
     stack = ''
 where job in (select value from carray(?1))
-    and lease = ?2
+    and +lease = ?2
     and state = 2
 returning job
 
@@ -249,7 +250,7 @@ returning job
 select job, scope, document, want > took, attempts, priority
 from job
 where job in (select value from carray(?1))
-    and lease = ?2
+    and +lease = ?2
     and state = 2
 
 -- name: retry
@@ -362,11 +363,3 @@ returning job, scope, document, crashes
 -- name: drop_lease
 delete from lease
 where fence = ?1
-
--- name: waiting
--- Whether anything can be claimed, and when the next delayed job is due.
-select
-    exists (select 1 from job where state = 0),
-    exists (select 1 from job where state = 6),
-    (select min(run_key) from job where state = 1),
-    (select mode from queue_meta where one = 1)
