@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
 import openvino as ov
-
 from benches.corpus import paragraphs
+
 from evervec.batch import batches
 from evervec.embedders.local import LocalEmbedder, files
 from evervec.embedders.local.engine import Engine
