@@ -70,13 +70,13 @@ class Template:
     def of_fields(
         cls, fields: Sequence[Field | Mapping[str, str]], *, separator: str | None = None
     ) -> "Template":
-        """Join *fields* by *separator*; a blank separator is one space."""
+        """Join *fields* by *separator*; a blank one is one space, but line ends are not blank."""
         wanted = tuple(_field(field) for field in fields)
         if not wanted:
             raise ConfigError(
                 "At least one field is required", hint='write [{"path": "title"}, {"path": "body"}]'
             )
-        return cls(wanted, separator=separator if separator and not separator.isspace() else " ")
+        return cls(wanted, separator=separator if separator and separator.strip(" \t") else " ")
 
     @property
     def fields(self) -> tuple[str, ...]:
