@@ -1,6 +1,5 @@
 """A folder as a source: what is seen, what is read, and what is never taken for deleted."""
 
-import asyncio
 import errno
 import json
 import os
@@ -631,24 +630,23 @@ async def test_a_full_walk_finds_what_no_hint_told(root, notes, tmp_path):
         assert await until(lambda: drain(source), source) == ["near.md"]
 
 
-async def test_a_file_that_never_stops_growing_is_tried_again_later(root, notes):
-    path = write(root / "a.md", "x" * 4_000_000)
-    stop = asyncio.Event()
+async def test_a_file_that_changes_at_every_read_is_tried_again_later(root, notes, monkeypatch):
+    path = write(root / "a.md", "x" * 1000)
+    read = os.read
 
-    def grow() -> None:
-        with path.open("a") as file:
-            while not stop.is_set():
-                file.write("y" * 100)
-                file.flush()
+    def read_while_another_program_writes(handle: int, size: int) -> bytes:
+        part = read(handle, size)
+        if len(part) > 1:
+            with path.open("a") as file:
+                file.write("y")
+        return part
 
     async with opened(root, notes) as source:
-        growing = asyncio.get_running_loop().run_in_executor(None, grow)
-        try:
-            reading = await source.read([encode_id("a.md")])
-        finally:
-            stop.set()
-            await growing
+        monkeypatch.setattr(os, "read", read_while_another_program_writes)
+        reading = await source.read([encode_id("a.md")])
+        monkeypatch.undo()
         assert isinstance(reading.broken[encode_id("a.md")], Transient)
+        assert "being written" in str(reading.broken[encode_id("a.md")])
         assert (await source.read([encode_id("a.md")])).broken == {}
 
 
