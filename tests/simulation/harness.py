@@ -1,9 +1,10 @@
 """Builds a world from a seed: tables, writers, the real queue and store, faults, and checks."""
 
 import asyncio
+import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
@@ -13,11 +14,14 @@ import apsw
 import numpy as np
 
 from evervec import faults
-from evervec.model import Chunk, Holder, Piece, Scope
+from evervec.errors import EvervecError
+from evervec.model import Chunk, Holder, Lane, Lease, Piece, Publication, Scope, Verdict
+from evervec.outcome import Outcome
+from evervec.ports import Renewed, Settled
 from evervec.queues.sqlite import SqliteQueue
 from evervec.sqlite.database import Database
 from evervec.stores.sqlite import SqliteStore
-from evervec.testing.invariants import Audit, Expected, Violation, at_rest, owed
+from evervec.testing.invariants import Audit, Expect, Expected, Violation, at_rest, owed
 from evervec.testing.simulation import Actor, Chaos, Faults, LoopClock, SimulatedLoop
 from evervec.testing.world import SimulatedSource, Table, Writer
 
@@ -129,6 +133,68 @@ def _room() -> _Room:
     return _Room()
 
 
+class WatchedQueue(SqliteQueue):
+    """Tells the world which leases its process was given, and what became of them."""
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(world.database, clock=world.clock, boot=BOOT, alive=world.is_alive)
+        self._world = world
+
+    async def claim(
+        self, limit: int, *, holder: Holder, lease_for: float, lane: Lane | None = None
+    ) -> Lease | None:
+        lease = await super().claim(limit, holder=holder, lease_for=lease_for, lane=lane)
+        if lease is not None:
+            self._world.fences.setdefault(self._world.me, set()).add(lease.fence)
+        return lease
+
+    async def renew(self, fences: Sequence[int], *, holder: Holder, lease_for: float) -> Renewed:
+        renewed = await super().renew(fences, holder=holder, lease_for=lease_for)
+        self._world.rare["lease lost at renewal"] += len(set(fences) - renewed.held)
+        return renewed
+
+    async def settle(self, fence: int, outcomes: Mapping[int, Outcome]) -> Settled:
+        settled = await super().settle(fence, outcomes)
+        self._world.rare["handed back at settle"] += len(settled.again)
+        self._world.rare["lease lost at settle"] += len(outcomes.keys() - settled.held)
+        return settled
+
+
+class WatchedStore(SqliteStore):
+    """Counts verdicts, and publications under leases that are lost."""
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(world.database, clock=world.clock)
+        self._world = world
+
+    async def publish(
+        self, publications: Sequence[Publication], *, fence: int, space: int
+    ) -> Sequence[Verdict]:
+        self._world.publishing[self._world.me] = fence
+        verdicts = await super().publish(publications, fence=fence, space=space)
+        self._world.rare.update(f"verdict {verdict}" for verdict in verdicts)
+        return verdicts
+
+
+class _Defects(logging.Handler):
+    """Collects what the product logs as an error that it never meant to happen."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, EvervecError) and not _only_trouble(error):
+            self.found.append(f"{record.getMessage()}: {error!r}")
+
+
+def _only_trouble(error: BaseException | None) -> bool:
+    if isinstance(error, ExceptionGroup):
+        return all(_only_trouble(part) for part in error.exceptions)
+    return isinstance(error, EvervecError)
+
+
 @dataclass(slots=True)
 class Report:
     """What a schedule did. Equal seeds give equal reports, digest included."""
@@ -170,6 +236,8 @@ class World:
         self.holders: dict[int, Actor] = {}
         self.commits = 0
         self.write_rate = self.dice.choice((0.01, 0.03, 0.1))
+        self.expect: Expect = expect
+        self.loses_logs = False
         self.writes_left = self.dice.choice((5, 20, 40))
         self.restart: dict[str, Callable[[str], Coroutine[Any, Any, None]]] = {}
         self._violation: BaseException | None = None
@@ -192,11 +260,11 @@ class World:
 
     # Parts, one set a process
 
-    def queue(self) -> SqliteQueue:
-        return SqliteQueue(self.database, clock=self.clock, boot=BOOT, alive=self._is_alive)
+    def queue(self) -> "WatchedQueue":
+        return WatchedQueue(self)
 
-    def store(self) -> SqliteStore:
-        return SqliteStore(self.database, clock=self.clock)
+    def store(self) -> "WatchedStore":
+        return WatchedStore(self)
 
     def source(self, table: Table) -> SimulatedSource:
         return SimulatedSource(table, trouble=self.trouble if self.chaos.on else 0.0)
@@ -213,7 +281,7 @@ class World:
         assert actor is not None
         return actor
 
-    def _is_alive(self, holder: Holder) -> bool:
+    def is_alive(self, holder: Holder) -> bool:
         actor = self.holders.get(holder.pid)
         return actor is not None and actor.alive
 
@@ -235,11 +303,10 @@ class World:
             task = actor.task
             if actor.alive and task is not None and task.done() and not task.cancelled():
                 error = task.exception()
-                if error is not None and not isinstance(error, Exception):
-                    raise error
                 if error is not None:
-                    self.rare[f"ended by {type(error).__name__}"] += 1
-                    self.loop.kill(actor)
+                    raise error
+                # It ended in order, as told.
+                self.loop.kill(actor)
             if not actor.alive and actor in self.chaos.victims:
                 self.chaos.victims.remove(actor)
                 self._restarts.append((self.loop.picks + self.dice.randrange(40), name))
@@ -261,6 +328,9 @@ class World:
         if self.writes_left and self.dice.random() < self.write_rate:
             self.writes_left -= 1
             self.writer.act()
+            if self.loses_logs and self.dice.random() < 0.02:
+                self.dice.choice(self.tables).lose_log()
+                self.rare["a log lost its past"] += 1
         if self.loop.picks >= self._faults_end:
             self._faults_over.set()
 
@@ -269,7 +339,7 @@ class World:
         try:
             self.audit.check()
             if self.commits % 4 == 0:
-                owed(connection, self.tables, expect)
+                owed(connection, self.tables, self.expect)
         except Violation as violation:
             self._violation = self._violation or violation
         fence = self.publishing.get(self.loop.current) if self.loop.current else None
@@ -290,24 +360,32 @@ class World:
         self.chaos.on = False
         self.trouble = 0.0
         self.loop.thaw()
-        if not self.calm and self.dice.random() < 0.5:
+        if not self.calm and self.dice.random() < 0.75:
             for actor in self.chaos.victims:
                 self.loop.kill(actor)
 
     def run(self, schedule: Callable[["World"], Coroutine[Any, Any, None]]) -> Report:
         report = Report(self.seed)
         faults.hook = self.chaos.at_label
+        defects = _Defects()
+        log = logging.getLogger("evervec")
+        log.addHandler(defects)
+        log.propagate = False
         self.loop.before_pick = self._before_pick
         try:
             self.loop.run_until_complete(schedule(self))
-            owed(self.connection, self.tables, expect)
-            at_rest(self.connection, self.tables, expect)
+            owed(self.connection, self.tables, self.expect)
+            at_rest(self.connection, self.tables, self.expect)
             if self.loop.errors:
                 report.violation = "; ".join(self.loop.errors)
         except Exception as error:  # noqa: BLE001 - whatever broke is the schedule's result
             report.violation = f"{type(error).__name__}: {error}"
         finally:
             faults.hook = None
+            log.removeHandler(defects)
+            log.propagate = True
+            if defects.found and not report.violation:
+                report.violation = "; ".join(defects.found)
             self.rare.update(self.audit.reached())
             report.picks = self.loop.picks
             for row in self.connection.execute(

@@ -8,10 +8,10 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-from tests.simulation import protocol
+from tests.simulation import engine, protocol
 from tests.simulation.harness import Report, World
 
-SCHEDULES = {"protocol": protocol.schedule}
+SCHEDULES = {"protocol": protocol.schedule, "engine": engine.schedule}
 
 
 def one(seed: int, which: str = "protocol") -> Report:

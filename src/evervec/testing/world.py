@@ -42,7 +42,10 @@ class Table:
     cursor: int = 0
     """How far the log was consumed; durable, as a note in the state database is."""
     gaps: int = 0
-    """How often the log lost its past: capture is told once, and must scan."""
+    """How often the log lost what nobody had read."""
+    gaps_accepted: int = 0
+    notes: dict[str, bytes] = field(default_factory=dict)
+    """What a `Notes` keeps; durable."""
     texts_ever: set[str] = field(default_factory=set)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -59,9 +62,43 @@ class Table:
             self.log.append((len(self.log) + 1, document))
         self.changed.set()
 
+    def lose_log(self) -> None:
+        """Forget what was not read yet, as when the file is replaced; the next look says so."""
+        self.gaps += 1
+        self.cursor = len(self.log)
+        self.changed.set()
+
+    @property
+    def lost(self) -> bool:
+        """Whether changes were lost that only a scan will find."""
+        return self.gaps > self.gaps_accepted or "scan" in self.notes
+
     @property
     def consumed(self) -> bool:
-        return self.cursor >= len(self.log)
+        return self.cursor >= len(self.log) and self.gaps == self.gaps_accepted
+
+
+class Notes:
+    """The `Notebook` port over a table's notes."""
+
+    def __init__(self, table: Table) -> None:
+        self._notes = table.notes
+
+    async def load(self, prefix: str = "") -> dict[str, bytes]:
+        def look() -> dict[str, bytes]:
+            return {name: note for name, note in self._notes.items() if name.startswith(prefix)}
+
+        return await asyncio.get_running_loop().run_in_executor(None, look)
+
+    async def save(self, notes: Mapping[str, bytes | None]) -> None:
+        def write() -> None:
+            for name, note in notes.items():
+                if note is None:
+                    self._notes.pop(name, None)
+                else:
+                    self._notes[name] = note
+
+        await asyncio.get_running_loop().run_in_executor(None, write)
 
 
 class Writer:
@@ -135,7 +172,6 @@ class SimulatedSource:
         self.table = table
         self.trouble = trouble
         """How likely a call finds the source unreachable."""
-        self._gaps_seen = table.gaps
 
     async def open(self) -> None:
         await self._in_thread(lambda: None)
@@ -144,17 +180,21 @@ class SimulatedSource:
         def look() -> Captured | None:
             self._may_fail()
             table = self.table
+            if table.gaps > table.gaps_accepted:
+                return Captured((), (table.cursor, table.gaps), gap=True)
             new = table.log[table.cursor : table.cursor + limit]
             if not new:
                 return None
             ids = tuple(dict.fromkeys(document for _, document in new))
-            return Captured(ids, new[-1][0])
+            return Captured(ids, (new[-1][0], table.gaps))
 
         return await self._in_thread(look)
 
     async def accept(self, captured: Captured) -> None:
         def move() -> None:
-            self.table.cursor = max(self.table.cursor, captured.mark)
+            cursor, gaps = captured.mark
+            self.table.cursor = max(self.table.cursor, cursor)
+            self.table.gaps_accepted = max(self.table.gaps_accepted, gaps)
 
         await self._in_thread(move)
 

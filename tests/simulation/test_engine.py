@@ -1,0 +1,51 @@
+"""Whole processes of the product, under every fault that a seeded schedule can bring."""
+
+import os
+
+import pytest
+from tests.simulation.engine import schedule
+from tests.simulation.harness import World
+from tests.simulation.run import many, one
+
+SECONDS = float(os.environ.get("EVERVEC_TEST_BUDGET", "15"))
+
+ENOUGH = 150
+"""Schedules after which every rare state must have been reached."""
+
+RARE = (
+    "verdict barred",
+    "handed back at settle",
+    "lease lost at settle",
+    "lease lost at renewal",
+    "cancelled while leased",
+    "suspect taken alone",
+    "quarantined and revived",
+    "reaped while dirty",
+    "the model refused",
+    "a log lost its past",
+    "drained in order",
+)
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(0)
+def test_no_schedule_breaks_an_invariant_and_rare_states_are_reached() -> None:
+    """S1 to S15 hold after each commit and at rest, whatever crashes, freezes or lies."""
+    total = many(0, 1_000_000, which="engine", seconds=SECONDS)
+    assert not total["violations"], total["violations"][0]
+    assert total["crashes"] > total["schedules"] / 2
+    missing = [state for state in RARE if not total["rare"].get(state)]
+    assert not missing or total["schedules"] < ENOUGH, f"never reached {missing}"
+
+
+def test_without_faults_each_text_is_paid_for_once() -> None:
+    """Q2: nothing is executed twice, reaped or superseded where nothing breaks."""
+    for seed in range(15):
+        report = World(seed, calm=True).run(schedule)
+        assert not report.violation, (seed, report.violation)
+        wasted = ("lease lost at settle", "verdict superseded", "reaped", "quarantined")
+        assert not any(report.rare[state] for state in wasted), (seed, report.rare)
+
+
+def test_a_seed_replays_exactly() -> None:
+    assert one(7, "engine") == one(7, "engine")
