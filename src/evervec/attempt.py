@@ -12,7 +12,7 @@ from random import Random
 
 from evervec.backoff import Policy
 from evervec.embedding import Embedding, Ensured, Want
-from evervec.errors import Critical, EvervecError, SourceError, Transient, Unavailable
+from evervec.errors import ConfigError, Critical, EvervecError, SourceError, Transient, Unavailable
 from evervec.faults import reach
 from evervec.model import (
     Job,
@@ -177,9 +177,14 @@ class Attempts:
                 outcomes[work.job.job] = self._outcome(error, work.job)
             else:
                 ready.append(work)
-        verdicts = await self.store.publish(
-            [_publication(work, ensured) for work in ready], fence=fence, space=embedding.space
-        )
+        try:
+            verdicts = await self.store.publish(
+                [_publication(work, ensured) for work in ready], fence=fence, space=embedding.space
+            )
+        except ConfigError as error:
+            # Two spaces were about to meet. Going on would mix them, so the collections halt.
+            critical = Critical(str(error))
+            return outcomes | {work.job.job: self._outcome(critical, work.job) for work in ready}
         for work, verdict in zip(ready, verdicts, strict=True):
             outcomes[work.job.job] = self._judged(verdict, work.job)
         return outcomes

@@ -167,6 +167,10 @@ async def _stage(asked: argparse.Namespace) -> int:
         queue = app.state.queue
         if asked.action in modes:
             await queue.set_mode(modes[asked.action])
+        if asked.action == "resume":
+            for each in await app.collections():
+                if each.halted:
+                    await app.state.registry.resume(each.scope)
         mode, held = await queue.mode()
         while asked.action == "drain" and held and mode is Mode.DRAINING:
             if not asked.quiet and not asked.json:
