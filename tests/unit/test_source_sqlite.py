@@ -576,7 +576,7 @@ async def test_a_restored_older_copy_is_a_gap_and_versions_go_on_growing(shop, t
         await source.close()
     with closing(sqlite3.connect(copy)) as older:
         older.backup(shop.writer)
-    shop.run("insert into note (body) values ('x'), ('y'), ('z')")
+    shop.run("insert into note (id, body) values (1, 'x'), (3, 'y'), (4, 'z')")
     if not running:
         source = await shop.watch()
     captured = await gap_of(source)

@@ -1,24 +1,32 @@
 """The triggers and the log that lie in a user's file: how they are made, told apart and removed."""
 
+import hashlib
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from evervec.sources.sqlite.names import TEMPLATES, each, fill, quoted
+from evervec.sources.sqlite.rows import texts
 from evervec.sources.sqlite.shape import Shape
 
 RING_ROWS = 1 << 20
 """How many log rows are kept at least, consumed or not."""
 TRIM_ROWS = 4096
 """The log is trimmed once in so many appends, so that an append stays cheap."""
+TAIL_ROWS = 32
+"""How many rows a stamp is made of."""
 
 _TRIGGERS = ("insert", "delete", "update", "move", "append")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A log row's number, and the stamp that no restored copy repeats by chance."""
+    """A log row's number, and a stamp made of it and the keys logged before it.
+
+    In a restored copy the row with this number has another stamp, unless the copy was written to
+    since in just the same order of keys; then `verify` has to find what differs.
+    """
 
     seq: int
     stamp: int
@@ -72,16 +80,30 @@ class Capture:
 
     def last(self, connection: sqlite3.Connection) -> Row:
         """Return the newest row of the log."""
-        row = connection.execute(fill("last", {"log": quoted(self._log)})).fetchone()
-        return Row(*row) if row else Row(0, 0)
+        found = connection.execute(fill("last", {"log": quoted(self._log)})).fetchone()
+        return self.row(connection, found[0]) if found else Row(0, 0)
+
+    def top(self, connection: sqlite3.Connection) -> int:
+        """Return the number of the newest row."""
+        found = connection.execute(fill("last", {"log": quoted(self._log)})).fetchone()
+        return int(found[0]) if found else 0
+
+    def row(self, connection: sqlite3.Connection, seq: int) -> Row:
+        """Return the row of this number with its stamp; the stamp is 0 if it is gone."""
+        statement = fill("tail", {"log": quoted(self._log)})
+        with texts(connection, bytes):
+            tail = connection.execute(statement, (seq, TAIL_ROWS)).fetchall()
+        if not tail or tail[0][0] != seq:
+            return Row(seq, 0)
+        digest = hashlib.blake2b(repr(tail).encode(), digest_size=6).digest()
+        return Row(seq, int.from_bytes(digest, "big"))
 
     def holds(self, connection: sqlite3.Connection, row: Row) -> bool:
         """Return whether *row* is still in the log, and still the same."""
-        found = connection.execute(fill("stamp", {"log": quoted(self._log)}), (row.seq,)).fetchone()
-        return found is not None and found[0] == row.stamp
+        return row.stamp != 0 and self.row(connection, row.seq) == row
 
     def since(self, connection: sqlite3.Connection, seq: int, limit: int) -> sqlite3.Cursor:
-        """Return the log's rows from *seq* on: number, stamp, key."""
+        """Return the log's rows from *seq* on: number and key."""
         return connection.execute(fill("since", {"log": quoted(self._log)}), (seq, limit))
 
     def _define(self) -> dict[str, str]:

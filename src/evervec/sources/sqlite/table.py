@@ -347,19 +347,19 @@ class TableSource:
         cursor, capture = self._cursor, self._capture
         if cursor is None or capture is None or self._scan_only:
             return
-        last = capture.last(connection)
+        top = capture.top(connection)
         if not self._gap:
             here = capture.holds(connection, Row(cursor.seq, cursor.stamp))
-            if not here or cursor.inode != self._identity[1] or last.seq < self._top:
+            if not here or cursor.inode != self._identity[1] or top < self._top:
                 self._break()
-        elif last.seq < self._top:
+        elif top < self._top:
             self._break()
-        self._top = last.seq
+        self._top = top
 
     def _version(self, connection: sqlite3.Connection) -> int:
         seq = 0
         if self._capture is not None and not self._scan_only:
-            seq = self._capture.last(connection).seq
+            seq = self._capture.top(connection)
         return self._epoch << EPOCH_BITS | seq
 
     def _position(self, row: Row) -> Position:
@@ -376,22 +376,22 @@ class TableSource:
             if self._gap:
                 return Captured((), self._position(capture.last(connection)), gap=True)
             ids: dict[Id, None] = {}
-            at = Row(cursor.seq, cursor.stamp)
+            at = cursor.seq
             with (
                 texts(connection, text_or_none),
                 closing(
                     capture.since(connection, cursor.seq + 1, max(1, limit) * _ROWS_AN_ID)
                 ) as log,
             ):
-                for seq, stamp, *key in log:
+                for seq, *key in log:
                     if len(ids) >= limit:
                         break
-                    at = Row(seq, stamp)
+                    at = seq
                     if None not in key:
                         ids[id_of(key)] = None
-            if at.seq == cursor.seq:
+            if at == cursor.seq:
                 return None
-            return Captured(tuple(ids), self._position(at))
+            return Captured(tuple(ids), self._position(capture.row(connection, at)))
 
     def _scanned(self) -> Captured | None:
         """Answer a change of a file without triggers: something is different, so look at all."""

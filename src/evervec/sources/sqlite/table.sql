@@ -3,13 +3,13 @@
 -- that any SQLite of the last fifteen years knows, since whoever writes runs it.
 
 -- name: log
--- The keys have no type, so that 1 and '1' stay what they are. The stamp tells a row of this log
--- from a row with the same number in a restored copy.
-create table {log} (seq integer primary key, stamp default (random()), {keys})
+-- The keys have no type, so that 1 and '1' stay what they are. No further column: one more, a
+-- random stamp say, takes a watched insert from 1.4 to 1.8 times the processor time.
+create table {log} (seq integer primary key, {keys})
 
 -- name: start
 -- A row without a key, so that a cursor has something to point at from the first moment.
-insert into {log} (stamp) values (random())
+insert into {log} (k1) values (null)
 
 -- name: on_insert
 create trigger {name} after insert on {table} begin
@@ -117,13 +117,13 @@ select {columns} from {table}
 where {where}
 
 -- name: last
-select seq, stamp from {log} order by seq desc limit 1
+select seq from {log} order by seq desc limit 1
 
 -- name: since
 select * from {log} where seq >= ? order by seq limit ?
 
--- name: stamp
-select stamp from {log} where seq = ?
+-- name: tail
+select * from {log} where seq <= ? order by seq desc limit ?
 
 -- name: begin
 begin
