@@ -108,6 +108,8 @@ class App:
             chunk or ChunkRecipe(),
             normalise,
             tuple(metadata),
+            # A table's own column named `kind` must not decide how its text is cut.
+            kind="auto" if isinstance(source, Folder) else "plain",
         )
         self._declared[scope] = Declaration(scope, source, recipe, change)
         if self._state is not None:

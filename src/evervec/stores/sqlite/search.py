@@ -50,6 +50,7 @@ NEAR = 1e-5
 WORDS_MAX = 64
 RETRIES = 5
 COMMON_SHARE = 1 / 3
+RARE_SHARE = 1 / 20
 COMMON_FROM_CHUNKS = 10_000
 """From this size on, words in more than a third of all chunks are not searched beside rarer ones."""
 
@@ -300,13 +301,17 @@ class _Search:
     def _lexical(self, words: list[str], depth: int) -> list[tuple[Place, float]]:
         if not words or not self._targets:
             return []
-        # Any of the words, each quoted: nothing that a person types is an operator.
-        match = " OR ".join(f'"{word}"' for word in self._telling(words))
+        telling, rare = self._telling(words)
+        anything = _any_of(telling)
+        # Every chunk found has a rare word then; the common ones still count in its score.
+        narrow = f"({_any_of(rare)}) AND ({anything})" if rare != telling else anything
         ranking: list[tuple[Place, float]] = []
         for target in self._targets:
             if target.allowed is not None and len(target.allowed) == 0:
                 continue
-            found = self._matches(target, match, depth)
+            found = self._matches(target, narrow, depth)
+            if len(found) < depth and narrow != anything:
+                found = self._matches(target, anything, depth)
             places = self._places(target.scope, np.fromiter(found, np.int64, len(found)), None)
             ranking.extend(
                 (places[chunk], round(score / (1 + score), 9)) for chunk, score in found.items()
@@ -314,19 +319,23 @@ class _Search:
         ranking.sort(key=_order)
         return ranking[:depth]
 
-    def _telling(self, words: list[str]) -> list[str]:
-        """Leave out words that nearly every chunk has: they cost most and weigh least."""
+    def _telling(self, words: list[str]) -> tuple[list[str], list[str]]:
+        """Leave out words that a great part of all chunks has: they cost most and weigh least.
+
+        Return the words that count, and those of them that are rare enough to search by.
+        """
         total = int(self._connection.execute(SQL["total"]).get)
         if total < COMMON_FROM_CHUNKS or len(words) == 1:
-            return words
+            return words, words
         counts = {
             word: int(self._connection.execute(SQL["frequency"], {"word": _folded(word)}).get or 0)
             for word in words
         }
         telling = [word for word in words if counts[word] <= COMMON_SHARE * total]
-        if any(counts[word] for word in telling):
-            return telling
-        return [min(words, key=lambda word: (counts[word] or total, word))]
+        if not any(counts[word] for word in telling):
+            telling = [min(words, key=lambda word: (counts[word] or total, word))]
+        rare = [word for word in telling if counts[word] <= RARE_SHARE * total]
+        return telling, rare or telling
 
     def _matches(self, target: Target, match: str, depth: int) -> dict[int, float]:
         rows = self._connection.execute(
@@ -397,6 +406,11 @@ def words_of(text: str) -> list[str]:
     runs = groupby(text.casefold(), key=_in_word)
     words = dict.fromkeys("".join(letters) for in_word, letters in runs if in_word)
     return [word for word in words if any(letter.isalnum() for letter in word)][:WORDS_MAX]
+
+
+def _any_of(words: list[str]) -> str:
+    # Each quoted: nothing that a person types is an operator.
+    return " OR ".join(f'"{word}"' for word in words)
 
 
 def _in_word(letter: str) -> bool:
