@@ -43,9 +43,9 @@ MUTANTS: dict[str, Callable[[], Any]] = {
     "dedupe ignores held jobs": lambda: sql(put=("want = want + 1", "want = want + (state <> 2)")),
     "unfenced settle": lambda: sql(
         **{
-            name: ("and lease = ?2", "and ?2 > 0")
+            name: ("lease = ?2", "?2 > 0")
             for name in ("finish", "remove_finished", "again", "held")
-            if "and lease = ?2" in SQL[name]
+            if "lease = ?2" in SQL[name]
         }
     ),
     "settle what is not held": lambda: sql(
