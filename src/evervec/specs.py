@@ -90,9 +90,11 @@ def open_source(spec: Spec, recipe: Recipe, *, token: str, notebook: Notebook) -
             spec.where,
         )
         return TableSource(columns, token=token, notebook=notebook)
-    from evervec.sources.files import FolderSource
+    from evervec.sources.files import PATTERNS, FolderSource
 
-    return FolderSource(spec.path, patterns=spec.patterns, ignore=spec.ignore, notebook=notebook)
+    return FolderSource(
+        spec.path, patterns=spec.patterns or PATTERNS, ignore=spec.ignore, notebook=notebook
+    )
 
 
 def _absolute(path: str | Path) -> str:
