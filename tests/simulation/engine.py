@@ -186,7 +186,7 @@ async def drain(world: World, asked: Counter[str]) -> None:
             await replay(queue)
             if await all_done(world, queue):
                 # A lease whose jobs were all cancelled is there until it runs out.
-                world.loop.jump(60.0)
+                world.loop.jump(0.0 if world.calm else 60.0)
                 await queue.reap()
                 empty.set()
                 return

@@ -88,7 +88,7 @@ class Worker:
         outcomes = await self.attempt(lease)
         settled = await self.queue.settle(lease.fence, outcomes)
         if self.dice.random() < 0.15:
-            again = await self.queue.settle(lease.fence, outcomes)
+            again = await SqliteQueue.settle(self.queue, lease.fence, outcomes)
             assert not again.held & settled.ended, "S7: settled twice"
 
     async def attempt(self, lease: Lease) -> dict[int, Outcome]:
@@ -227,7 +227,7 @@ async def drain(world: World) -> None:
             read = all(table.consumed for table in world.tables)
             if not worked and not depth.backlog and not parked and read:
                 # A lease whose jobs were all cancelled is there until it runs out.
-                world.loop.jump(60.0)
+                world.loop.jump(0.0 if world.calm else 60.0)
                 await worker.queue.reap()
                 done.set_result(None)
                 return
