@@ -203,7 +203,7 @@ async def schedule(world: World) -> None:
 
     for number in range(world.dice.choice((1, 2, 2, 3))):
         world.start(f"worker{number}", worker)
-    if world.dice.random() < 0.6:
+    if not world.calm and world.dice.random() < 0.6:
         world.start("operator", operator)
     await world.faults_until(world.dice.choice((100, 200, 300, 500)))
     await drain(world)
