@@ -143,7 +143,8 @@ class Model(RuleBasedStateMachine):
                 if row and (row.state, row.fence) == (State.LEASED, fence):
                     expected.add(each)
                     row.crashes += len(taken) == 1
-                    row.state = State.QUARANTINED if row.crashes >= 3 else State.SUSPECT
+                    killer = row.crashes >= 3 and not row.dirty
+                    row.state = State.QUARANTINED if killer else State.SUSPECT
         assert set(self.do(self.queue.reap())) == expected
 
     @rule(document=DOCUMENTS)
