@@ -82,7 +82,7 @@ async def test_what_happens_to_jobs_is_in_the_event_log(database, queue):
     ]
 
 
-@pytest.mark.accepts("000-09", "R-23")
+@pytest.mark.accepts("000-09")
 async def test_everything_survives_a_restart(tmp_path, clock):
     for _ in range(2):
         database = Database(tmp_path / "state.db")
@@ -100,7 +100,7 @@ async def test_everything_survives_a_restart(tmp_path, clock):
     await database.close()
 
 
-@pytest.mark.accepts("R-06", "002-28", "002-09")
+@pytest.mark.accepts("R-06")
 async def test_twenty_claimers_never_hold_a_job_twice(tmp_path):
     """Each has its own connections and threads, as separate processes have."""
     path = tmp_path / "state.db"

@@ -81,7 +81,7 @@ async def view(queue: QueueControl, wanted: Key) -> JobView:
 class PutSuite:
     """Merging."""
 
-    @pytest.mark.accepts("000-10", "000-23", "000-34", "001-60")
+    @pytest.mark.accepts("000-10", "000-34")
     async def test_a_thousand_changes_of_a_document_are_one_job(self, queue: WholeQueue) -> None:
         first = await queue.put(changes([1]))
         rest = await queue.put(changes([1] * 999))
@@ -373,7 +373,7 @@ class SettleSuite:
         assert not await queue.find([key(1), key(2)])
         assert not (await queue.renew([lease.fence], holder=holder(), lease_for=9)).held
 
-    @pytest.mark.accepts("000-32", "R-04")
+    @pytest.mark.accepts("000-32")
     async def test_a_change_during_an_attempt_is_not_lost(
         self, queue: WholeQueue, clock: VirtualClock
     ) -> None:
@@ -626,7 +626,6 @@ class LeaseSuite:
         clock.advance(LEASE_FOR)
         assert await queue.reap() == [lease.jobs[0].key]
 
-    @pytest.mark.accepts("R-26")
     async def test_a_dead_holder_is_noticed_at_once(self, queue: WholeQueue) -> None:
         """L4: no lease is waited out; whoever lives keeps what it holds."""
         await queue.put(changes([1, 2]))
@@ -751,7 +750,7 @@ class ControlSuite:
         rest = await queue.jobs(states=states, scope=Scope("", "c"), after=listed[-1].job)
         assert [job.key for job in rest] == [key(3), key(4), key(5)]
 
-    @pytest.mark.accepts("001-65", "R-21")
+    @pytest.mark.accepts("001-65")
     @pytest.mark.parametrize("park", [State.FAILED, State.QUARANTINED, State.CANCELLED])
     async def test_a_replayed_job_starts_over_and_really_runs(
         self, queue: WholeQueue, clock: VirtualClock, park: State
