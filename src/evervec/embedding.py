@@ -70,8 +70,8 @@ class Embedding:
             turn.set_result(None)
         if not others:
             return ensured
-        for other in set(others.values()):
-            await other
+        # Waited for, not awaited: cancelling this attempt must not cancel the other's turn.
+        await asyncio.wait(set(others.values()))
         # Whoever had sent them may have been refused: what is not known now is asked for again.
         rest = await self.ensure({want: wanted[want] for want in others}, lane=lane)
         ensured.embedded |= rest.embedded
