@@ -9,10 +9,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from evervec.attempt import Serving
+from evervec.capture import Capture
 from evervec.clock import SYSTEM, Clock
 from evervec.collection import Collection, Declaration, SearchMode
 from evervec.embedders import as_embedder
-from evervec.errors import ConfigError
+from evervec.errors import ConfigError, SourceError
 from evervec.model import LOCAL, Hit, Id, Key, Scope, Space, encode_id
 from evervec.ports import Embedder, Query, Registered
 from evervec.recipe import Recipe
@@ -215,24 +216,33 @@ class App:
             if tenant is None or each.scope.tenant == tenant
         ]
 
-    async def synced(self, scopes: Sequence[Scope] | None = None) -> None:
+    async def synced(
+        self, scopes: Sequence[Scope] | None = None, *, all_served: bool = True
+    ) -> None:
         """Return when all that the sources hold now is searchable or has failed.
 
-        Works by itself where nothing follows the sources; otherwise it only waits.
+        Works by itself where nothing follows the sources; otherwise it only waits. Raises at the
+        end if a collection could not be served, unless *all_served* is not asked for.
         """
         await self._register()
         await self.engine.refresh()
         wanted = [c for c in self.engine.captures if scopes is None or c.scope in scopes]
         for capture in wanted:
-            while True:
-                while await capture.step():
-                    pass
-                if not await capture.scanning():
-                    break
-                if not await capture.scan_step():
-                    await self.state.queue.wait(SYNC_POLL_SECONDS)
+            await self._captured(capture)
         for capture in wanted:
             while (await self.state.queue.depth(capture.scope)).backlog:
+                await self.state.queue.wait(SYNC_POLL_SECONDS)
+        for scope, trouble in self.engine.troubles.items():
+            if all_served and (scopes is None or scope in scopes):
+                raise SourceError(f"collection {scope.collection!r} is not in sync: {trouble}")
+
+    async def _captured(self, capture: Capture) -> None:
+        while True:
+            while await capture.step():
+                pass
+            if not await capture.scanning():
+                return
+            if not await capture.scan_step():
                 await self.state.queue.wait(SYNC_POLL_SECONDS)
 
     @asynccontextmanager
@@ -247,6 +257,8 @@ class App:
 
     async def _register(self) -> None:
         async with self._registering:
+            if not self._declared:
+                return
             while self._declared:
                 scope, declaration = next(iter(self._declared.items()))
                 del self._declared[scope]

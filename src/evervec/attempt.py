@@ -34,6 +34,8 @@ from evervec.recipe import Prepared, Recipe
 PORTION_PIECES = 1024
 FIRST_SLICE = 64
 SLICE_CHARS = 32_000_000
+RETRY_TOGETHER = 32
+"""Texts in one request after the first failure; an eighth of it after the next, and so on."""
 
 NOT_SERVED_SECONDS = 2.0
 SOURCE_DOWN_SECONDS = 5.0
@@ -72,7 +74,7 @@ class Attempts:
         by_scope: dict[Scope, list[Job]] = {}
         for job in lease.jobs:
             by_scope.setdefault(job.key.scope, []).append(job)
-        works: list[Work] = []
+        pending: dict[Embedding, list[Work]] = {}
         for scope, jobs in by_scope.items():
             serving = self.servings.get(scope)
             if serving is None:
@@ -84,16 +86,13 @@ class Attempts:
             async for outcomes, read in self._read(serving, jobs):
                 if outcomes:
                     yield outcomes
-                works += read
+                pending.setdefault(serving.embedding, []).extend(read)
                 # Small documents of many collections share requests; large ones go at once.
-                if (
-                    sum(len(work.prepared.pieces) for work in works if work.prepared)
-                    > PORTION_PIECES
-                ):
-                    async for ended in self._finish(works, lease.fence, held):
+                if _pieces_of(pending) > PORTION_PIECES:
+                    async for ended in self._finish(pending, lease.fence, held):
                         yield ended
-                    works = []
-        async for ended in self._finish(works, lease.fence, held):
+                    pending = {}
+        async for ended in self._finish(pending, lease.fence, held):
             yield ended
 
     async def _read(
@@ -138,13 +137,12 @@ class Attempts:
         return outcomes, works
 
     async def _finish(
-        self, works: Sequence[Work], fence: int, held: Callable[[], frozenset[int]]
+        self,
+        pending: Mapping[Embedding, Sequence[Work]],
+        fence: int,
+        held: Callable[[], frozenset[int]],
     ) -> AsyncIterator[dict[int, Outcome]]:
-        by_embedding: dict[int, tuple[Embedding, list[Work]]] = {}
-        for work in works:
-            embedding = self.servings[work.job.key.scope].embedding
-            by_embedding.setdefault(id(embedding), (embedding, []))[1].append(work)
-        for embedding, mine in by_embedding.values():
+        for embedding, mine in pending.items():
             for portion in portions(mine, PORTION_PIECES):
                 taken = held()
                 wanted = [work for work in portion if work.job.job not in taken]
@@ -157,15 +155,27 @@ class Attempts:
     async def _ensure(self, embedding: Embedding, works: Sequence[Work]) -> Ensured:
         lane = min((work.job.lane for work in works), default=Lane.BACKFILL)
         ensured = Ensured()
-        for force in (False, True):
-            wanted = _wanted(work for work in works if work.job.force is force)
-            if not wanted:
-                continue
-            part = await embedding.ensure(wanted, lane=lane, force=force)
+        alike: dict[tuple[bool, int | None], list[Work]] = {}
+        for work in works:
+            alike.setdefault((work.job.force, self._together(work.job)), []).append(work)
+        for (force, together), mine in alike.items():
+            part = await embedding.ensure(_wanted(mine), lane=lane, force=force, together=together)
             ensured.embedded |= part.embedded
             ensured.reused |= part.reused
             ensured.refused |= part.refused
         return ensured
+
+    def _together(self, job: Job) -> int | None:
+        """Return with how many texts those of *job* may share a request; None: as many as fit.
+
+        A request may break for one of its texts without telling which. After each failure they
+        travel in smaller company, and at last alone, so that the guilty one takes no mate along.
+        """
+        if not job.attempts:
+            return None
+        if self.policy.exhausted(job.attempts + 1):
+            return 1
+        return max(1, RETRY_TOGETHER >> (3 * (job.attempts - 1)))
 
     async def _publish(
         self, embedding: Embedding, works: Sequence[Work], ensured: Ensured, fence: int
@@ -260,6 +270,10 @@ def _publication(work: Work, ensured: Ensured) -> Publication:
         force=work.job.force,
         touch=work.touch,
     )
+
+
+def _pieces_of(pending: Mapping[Embedding, Sequence[Work]]) -> int:
+    return sum(len(_pieces(work)) for works in pending.values() for work in works)
 
 
 def _wanted(works: Iterable[Work]) -> dict[Want, str]:

@@ -8,7 +8,7 @@ them: that is the ledger which a crash leaves behind, so at most the request in 
 import asyncio
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -52,18 +52,24 @@ class Embedding:
         self._under_way: dict[Want, asyncio.Future[None]] = {}
 
     async def ensure(
-        self, wanted: Mapping[Want, str], *, lane: Lane, force: bool = False
+        self,
+        wanted: Mapping[Want, str],
+        *,
+        lane: Lane,
+        force: bool = False,
+        together: int | None = None,
     ) -> Ensured:
         """Return when each text's vector is durably in the store, or why it is not.
 
-        With *force* the model is asked again even for texts that are known.
+        With *force* the model is asked again even for texts that are known. With *together*, no
+        request holds more texts than that.
         """
         others = {want: self._under_way[want] for want in wanted if want in self._under_way}
         mine = {want: text for want, text in wanted.items() if want not in others}
         turn = asyncio.get_running_loop().create_future()
         self._under_way.update(dict.fromkeys(mine, turn))
         try:
-            ensured = await self._ensure(mine, lane=lane, force=force)
+            ensured = await self._ensure(mine, lane=lane, force=force, together=together)
         finally:
             for want in mine:
                 del self._under_way[want]
@@ -73,13 +79,16 @@ class Embedding:
         # Waited for, not awaited: cancelling this attempt must not cancel the other's turn.
         await asyncio.wait(set(others.values()))
         # Whoever had sent them may have been refused: what is not known now is asked for again.
-        rest = await self.ensure({want: wanted[want] for want in others}, lane=lane)
+        again = {want: wanted[want] for want in others}
+        rest = await self.ensure(again, lane=lane, together=together)
         ensured.embedded |= rest.embedded
         ensured.reused |= rest.reused
         ensured.refused |= rest.refused
         return ensured
 
-    async def _ensure(self, wanted: Mapping[Want, str], *, lane: Lane, force: bool) -> Ensured:
+    async def _ensure(
+        self, wanted: Mapping[Want, str], *, lane: Lane, force: bool, together: int | None
+    ) -> Ensured:
         ensured = Ensured()
         if not force:
             ensured.reused = await self._known(wanted)
@@ -89,8 +98,11 @@ class Embedding:
         loop = asyncio.get_running_loop()
         texts = [text for _, text in send]
         counts = await loop.run_in_executor(None, self.embedder.count_tokens, texts)
+        limits = self.embedder.limits
+        if together is not None:
+            limits = replace(limits, batch_texts_max=min(together, limits.batch_texts_max))
         async with asyncio.TaskGroup() as group:
-            for batch in batches(counts, limits=self.embedder.limits):
+            for batch in batches(counts, limits=limits):
                 part = [send[place] for place in batch]
                 group.create_task(self._send(part, ensured, lane))
         return ensured

@@ -177,5 +177,5 @@ class App:
     def status(self, *, tenant: str | None = None) -> Sequence[CollectionStatus]:
         return self._portal.run(self._app.status(tenant=tenant))
 
-    def synced(self, scopes: Sequence[Scope] | None = None) -> None:
-        self._portal.run(self._app.synced(scopes))
+    def synced(self, scopes: Sequence[Scope] | None = None, *, all_served: bool = True) -> None:
+        self._portal.run(self._app.synced(scopes, all_served=all_served))

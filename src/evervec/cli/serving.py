@@ -71,7 +71,7 @@ async def _sync(asked: argparse.Namespace) -> int:
         stopping = _stop_signals()
         await app.engine.start(follows=False)
         view = stack.enter_context(view_of(asked, app, progress=True))
-        working = asyncio.create_task(app.synced())
+        working = asyncio.create_task(app.synced(all_served=False))
         stack.callback(working.cancel)
         while not working.done() and not stopping.is_set():
             await view.look()

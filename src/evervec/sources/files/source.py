@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from evervec.clock import SYSTEM, Clock
+from evervec.errors import SourceError
 from evervec.model import Captured, Id, Lane, Reading
 from evervec.ports import Notebook
 from evervec.sources.files.content import read_documents
@@ -67,6 +68,7 @@ class FolderSource:
         self._bytes_max = file_bytes_max
         self._walk_every = walk_every
         self._clock = clock
+        self._closed = False
         self._tree: Tree | None = None
         self._known: Known | None = None
         self._watcher: Watcher | None = None
@@ -178,6 +180,8 @@ class FolderSource:
             await asyncio.wait_for(self._woken.wait(), min(timeout, left))
 
     async def close(self) -> None:
+        self._closed = True
+
         def end() -> None:
             if self._watcher is not None:
                 self._watcher.close()
@@ -200,6 +204,9 @@ class FolderSource:
             self._known, self._device, self._first_done = None, None, False
 
     async def _on(self, thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+        if self._closed:
+            # Whoever still works with a source that was closed or replaced tries again later.
+            raise SourceError(f"the watch on {self.root!r} was closed meanwhile")
         return await asyncio.get_running_loop().run_in_executor(thread, work)
 
     async def _prepare(self) -> Tree:

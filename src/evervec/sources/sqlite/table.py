@@ -227,6 +227,9 @@ class TableSource:
                 # What was asked for was right once; the file has changed since.
                 raise SourceError(error.args[0], hint=error.hint) from error
 
+        if self._closed:
+            # Whoever still works with a source that was closed or replaced tries again later.
+            raise SourceError(f"the watch on {str(self._spec.path)!r} was closed meanwhile")
         return await asyncio.get_running_loop().run_in_executor(self._thread, guarded)
 
     async def _save_epoch(self) -> None:
