@@ -2,7 +2,8 @@
 
 A text is *known* when its vector is in the store, *under way* when another attempt of this process
 has sent it, and sent otherwise. Vectors are kept after each request, before any document uses
-them: that is the ledger which a crash leaves behind, so at most the request in flight is repeated.
+them: that is the ledger which a crash leaves behind. At most two requests for each place at the
+model are sent and not kept yet, so no more are repeated after a crash.
 """
 
 import asyncio
@@ -48,7 +49,10 @@ class Embedding:
         self.space = space
         self._store = store
         self._stopping = stopping
-        self._gate = Gate(max(1, embedder.limits.concurrency))
+        places = max(1, embedder.limits.concurrency)
+        self._gate = Gate(places)
+        # While one answer is kept, another request keeps its place at the model busy.
+        self._unkept = Gate(2 * places)
         self._under_way: dict[Want, asyncio.Future[None]] = {}
 
     async def ensure(
@@ -119,25 +123,33 @@ class Embedding:
 
     async def _send(self, part: Sequence[tuple[Want, str]], ensured: Ensured, lane: Lane) -> None:
         """Embed and keep one request; halve a refused one until the guilty text is alone."""
-        try:
-            async with self._gate.place(lane):
-                vectors = await self._asked([text for _, text in part])
-        except Permanent as error:
-            if len(part) == 1:
-                ensured.refused[part[0][0]] = error
-                return
+        # Without this gate a slow disk would let answers pile up that a crash pays for again.
+        async with self._unkept.place(lane):
+            refusal = await self._sent(part, ensured, lane)
+        if refusal is None:
+            return
+        if isinstance(refusal, Permanent) and len(part) > 1:
             for half in halves(part):
                 await self._send(half, ensured, lane)
             return
+        ensured.refused.update((want, refusal) for want, _ in part)
+
+    async def _sent(
+        self, part: Sequence[tuple[Want, str]], ensured: Ensured, lane: Lane
+    ) -> EvervecError | None:
+        """Ask the model and keep its answer durably, or return why there is none."""
+        try:
+            async with self._gate.place(lane):
+                vectors = await self._asked([text for _, text in part])
         except EvervecError as error:
-            ensured.refused.update((want, error) for want, _ in part)
-            return
+            return error
         kept: dict[str, dict[bytes, Vectors]] = {}
         for ((tenant, digest), _), vector in zip(part, vectors, strict=True):
             kept.setdefault(tenant, {})[digest] = vector
         for tenant, mine in kept.items():
             await self._store.keep(tenant, self.space, mine)
         ensured.embedded.update(want for want, _ in part)
+        return None
 
     async def _asked(self, texts: Sequence[str]) -> Vectors:
         if self._stopping():
