@@ -225,6 +225,11 @@ class App:
         end if a collection could not be served, unless *all_served* is not asked for.
         """
         await self._register()
+        if not self.engine.serving:
+            raise ConfigError(
+                "the app is open and does not run, so nothing would ever be synced",
+                hint="use it inside `async with app:` (or `with app:`)",
+            )
         await self.engine.refresh()
         wanted = [c for c in self.engine.captures if scopes is None or c.scope in scopes]
         for capture in wanted:

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from evervec.ports import Embedder, Reading, Source
+from evervec.ports import Embedder, Source
 from evervec.recipe import Prepared, Recipe
 from evervec.specs import Spec, from_json, open_source
 from evervec.text.template import Template
 
 if TYPE_CHECKING:
     from evervec.app import App
-    from evervec.model import Document, Id
+    from evervec.model import Document, Id, Reading
 
 PAGE = 200
 SAMPLE_TEXTS = 64
@@ -103,7 +103,7 @@ async def _count(total: Estimate, app: "App", source: Source, recipe: Recipe, te
                 total.sample.append(text)
 
 
-def _prepared(reading: Reading, recipe: Recipe, embedder: Embedder) -> list[Prepared]:
+def _prepared(reading: "Reading", recipe: Recipe, embedder: Embedder) -> list[Prepared]:
     documents: Sequence[Document] = list(reading.documents.values())
     return [recipe.prepare(document, embedder) for document in documents]
 

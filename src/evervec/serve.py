@@ -57,7 +57,8 @@ class Engine:
         self._duties: set[asyncio.Task[None]] = set()
         self._heartbeat: Heartbeat | None = None
         self._working: asyncio.Task[None] | None = None
-        self._follows = True
+        self._follows = False
+        self.serving = False
 
     @property
     def captures(self) -> list[Capture]:
@@ -66,6 +67,7 @@ class Engine:
     async def start(self, *, follows: bool = True, works: bool = True) -> None:
         """Begin to serve. With *follows*, sources are captured until the end."""
         self._follows = follows
+        self.serving = True
         await self.refresh()
         if works and self.state.settings.worker.enabled:
             self._begin_work()
@@ -100,7 +102,9 @@ class Engine:
             await asyncio.to_thread(self._heartbeat.stop)
 
     async def refresh(self) -> None:
-        """Serve exactly what is registered now."""
+        """Serve exactly what is registered now; nothing, where the state is only looked at."""
+        if not self.serving:
+            return
         async with self._refreshing:
             registered = {each.scope: each for each in await self.state.registry.collections()}
             for scope, served in list(self._served.items()):

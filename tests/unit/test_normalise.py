@@ -30,7 +30,7 @@ from evervec.text.template import Template
         ("a   b\t\nc", "a b c"),
         ("  trimmed  ", "trimmed"),
         ("room 101", "room 101"),
-        ("2026-02-25", "2026 02 25"),
+        ("1.5-02/25", "1 5 02 25"),
         ("İstanbul", "istanbul"),
         ("漢字 kana", "漢字 kana"),
     ],

@@ -9,6 +9,7 @@ from evervec.collection import Collection
 from evervec.errors import ConfigError
 from evervec.model import Hit, show_id
 from evervec.ports import Event
+from evervec.status import CollectionStatus
 from evervec.verify import Report
 
 EXCERPT = 160
@@ -71,33 +72,7 @@ async def _status(asked: argparse.Namespace) -> int:
     if not statuses:
         say("Nothing is registered. Start with `evervec up FOLDER` or `evervec watch FILE TABLE`.")
         return 0
-    heading = (
-        "COLLECTION",
-        "DOCS",
-        "CHUNKS",
-        "FRESH",
-        "LAG p50/p99",
-        "BACKLOG",
-        "OLDEST",
-        "FAILED",
-        "MODEL",
-    )
-    rows = [heading]
-    rows += [
-        (
-            each.name,
-            f"{each.documents:,}",
-            f"{each.chunks:,}",
-            percent(each.fresh),
-            f"{seconds(each.lag_p50)} / {seconds(each.lag_p99)}",
-            f"{each.backlog:,}" + (" +" if each.scanning else ""),
-            seconds(each.oldest),
-            f"{each.failed:,}",
-            each.model,
-        )
-        for each in statuses
-    ]
-    say(columns(rows))
+    say(columns([_HEADING, *[_row(each) for each in statuses]]))
     for each in statuses:
         if each.trouble:
             say(f"{each.name}: {each.trouble}")
@@ -105,6 +80,33 @@ async def _status(asked: argparse.Namespace) -> int:
         say(f"The queue is {mode.value}, {held:,} jobs are held. `evervec stage resume` goes on.")
     say(f"health {health}")
     return 0 if health == "HEALTHY" else 3
+
+
+_HEADING = (
+    "COLLECTION",
+    "DOCS",
+    "CHUNKS",
+    "FRESH",
+    "LAG p50/p99",
+    "BACKLOG",
+    "OLDEST",
+    "FAILED",
+    "MODEL",
+)
+
+
+def _row(status: CollectionStatus) -> tuple[str, ...]:
+    return (
+        status.name,
+        f"{status.documents:,}",
+        f"{status.chunks:,}",
+        percent(status.fresh),
+        f"{seconds(status.lag_p50)} / {seconds(status.lag_p99)}",
+        f"{status.backlog:,}" + (" +" if status.scanning else ""),
+        seconds(status.oldest),
+        f"{status.failed:,}",
+        status.model,
+    )
 
 
 async def _verify(asked: argparse.Namespace) -> int:

@@ -137,9 +137,6 @@ commit
 -- name: rollback
 rollback
 
--- name: schema_version
-pragma schema_version
-
 -- name: definitions
 select name, sql from sqlite_master where name is not null and sql is not null
 
