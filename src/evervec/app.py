@@ -99,7 +99,8 @@ class App:
         """Declare a collection; idempotent, also while the app runs.
 
         *text* is a template over the source's fields, `{title} {body}`. A collection that
-        exists with another recipe, source or model is refused unless *change* says so.
+        exists with another recipe or source is refused unless *change* says so; one that exists
+        with another model always is, because vectors of two models cannot be compared.
         """
         if not name or name != name.strip():
             raise ConfigError(f"{name!r} is no name for a collection", hint="give it a plain word")

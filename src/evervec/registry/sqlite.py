@@ -49,7 +49,8 @@ class SqliteRegistry:
     ) -> Registered:
         """Add a collection, or confirm that it is as registered. Idempotent.
 
-        Raises RecipeChanged if it exists otherwise, unless *change* says that this is wanted.
+        Raises RecipeChanged if it exists otherwise, unless *change* says that this is wanted; and
+        in any case if it exists with another model, whose vectors these would be mixed with.
         """
 
         def work(connection: apsw.Connection) -> Registered:
@@ -59,9 +60,11 @@ class SqliteRegistry:
             row = connection.execute(SQL["find"], name).fetchone()
             if row is None:
                 connection.execute(SQL["add"], wanted)
-            elif _differences(_registered(row), source, recipe, number):
+            elif _registered(row).space != number:
+                raise _another_model(scope, _space(connection, _registered(row).space), space)
+            elif what := _differences(_registered(row), source, recipe):
                 if not change:
-                    raise _changed(_registered(row), source, recipe, number)
+                    raise _changed(scope, what)
                 connection.execute(SQL["change"], wanted)
             (row,) = connection.execute(SQL["find"], name)
             return _registered(row)
@@ -77,14 +80,7 @@ class SqliteRegistry:
         await self._database.write(work)
 
     async def space(self, number: int) -> Space:
-        def work(connection: apsw.Connection) -> Space:
-            row = connection.execute(SQL["space"], (number,)).fetchone()
-            if row is None:
-                raise ConfigError(f"space {number} is not registered in this state")
-            model, revision, dimension, normalised, recipe = row
-            return Space(model, revision, dimension, bool(normalised), recipe)
-
-        return await self._database.read(work)
+        return await self._database.read(lambda connection: _space(connection, number))
 
     async def space_number(self, space: Space) -> int | None:
         """Return the number of *space* if anything was ever registered with it."""
@@ -175,26 +171,34 @@ def _values(space: Space) -> tuple[str, str, int, bool, int]:
     return (space.model, space.revision, space.dimension, space.normalised, space.recipe)
 
 
-def _differences(
-    now: Registered, source: Mapping[str, Any], recipe: Mapping[str, Any], space: int
-) -> list[str]:
-    pairs = (
-        ("source", now.source, source),
-        ("recipe", now.recipe, recipe),
-        ("model", now.space, space),
-    )
-    return [what for what, old, new in pairs if _json(old) != _json(new)]
+def _space(connection: apsw.Connection, number: int) -> Space:
+    row = connection.execute(SQL["space"], (number,)).fetchone()
+    if row is None:
+        raise ConfigError(f"space {number} is not registered in this state")
+    model, revision, dimension, normalised, recipe = row
+    return Space(model, revision, dimension, bool(normalised), recipe)
 
 
-def _changed(
-    now: Registered, source: Mapping[str, Any], recipe: Mapping[str, Any], space: int
-) -> RecipeChanged:
-    what = " and ".join(_differences(now, source, recipe, space))
+def _differences(now: Registered, source: Mapping[str, Any], recipe: Mapping[str, Any]) -> str:
+    pairs = (("source", now.source, source), ("recipe", now.recipe, recipe))
+    return " and ".join(what for what, old, new in pairs if _json(old) != _json(new))
+
+
+def _changed(scope: Scope, what: str) -> RecipeChanged:
     return RecipeChanged(
-        f"collection {now.scope.collection!r} is registered with another {what}",
+        f"collection {scope.collection!r} is registered with another {what}",
         hint="keep it as it was; or say that the change is wanted (change=True, `--change`): "
         "its documents are embedded anew behind live edits and stay searchable meanwhile; "
         "or give the new one another name",
+    )
+
+
+def _another_model(scope: Scope, old: Space, new: Space) -> RecipeChanged:
+    return RecipeChanged(
+        f"collection {scope.collection!r} is embedded with {old.name}, and this program has"
+        f" {new.name}; vectors of two models cannot be compared",
+        hint="give the new one another name, and let go of the old one (`evervec unwatch"
+        f" {scope.collection}`) once the new one is in sync; or go on with the old model",
     )
 
 
