@@ -1,6 +1,6 @@
 """What has to be done to bring documents in sync: pure decisions over what was read and stored."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evervec.model import Job, Stored
@@ -25,20 +25,19 @@ def unchanged(digest: bytes, stored: Stored | None, space: int) -> bool:
     return stored.space == space and stored.digest == digest
 
 
-def portions(works: Sequence[Work], pieces_max: int) -> Iterator[list[Work]]:
+def portions(works: Sequence[Work], pieces_max: int) -> list[list[Work]]:
     """Cut a batch of documents into portions of about *pieces_max* chunks.
 
-    Each portion is embedded, published and settled before the next: what is done is searchable
+    Each portion is published and settled as soon as it is embedded: what is done is searchable
     soon, a Ctrl-C loses little, and memory stays bounded. A larger document is its own portion.
     """
-    portion: list[Work] = []
+    found: list[list[Work]] = []
     size = 0
     for work in works:
         pieces = len(work.prepared.pieces) if work.prepared else 0
-        if portion and size + pieces > pieces_max:
-            yield portion
-            portion, size = [], 0
-        portion.append(work)
+        if not found or (size and size + pieces > pieces_max):
+            found.append([])
+            size = 0
+        found[-1].append(work)
         size += pieces
-    if portion:
-        yield portion
+    return found

@@ -7,7 +7,8 @@ record them, so cancelling one needs no clean-up: what is not recorded comes bac
 import asyncio
 import logging
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,7 +29,7 @@ class Attempt(Protocol):
 
     def attempt(
         self, lease: Lease, held: Callable[[], frozenset[int]]
-    ) -> AsyncIterator[Mapping[int, Outcome]]: ...
+    ) -> AsyncGenerator[Mapping[int, Outcome], None]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +125,12 @@ class Worker:
         """See a lease through; whatever goes wrong, the loop goes on."""
         left = {job.job for job in lease.jobs}
         try:
-            async for outcomes in self._attempts.attempt(
-                lease, lambda: self._keeper.held(lease.fence)
-            ):
-                await self._queue.settle(lease.fence, outcomes)
-                left -= outcomes.keys()
+            attempt = self._attempts.attempt(lease, lambda: self._keeper.held(lease.fence))
+            # Closed at once also if this is cancelled in between: it has requests under way.
+            async with aclosing(attempt) as portions:
+                async for outcomes in portions:
+                    await self._queue.settle(lease.fence, outcomes)
+                    left -= outcomes.keys()
             if left:
                 # Taken back while they were worked on: nothing of theirs was published.
                 await self._queue.settle(lease.fence, dict.fromkeys(left, Release()))
