@@ -84,7 +84,10 @@ class Recipe:
             text = normalise(text)
         metadata = {
             **document.metadata,
-            **{name: _scalar(document.fields.get(name)) for name in self.metadata},
+            **{
+                name: _scalar(document.fields.get(name, document.metadata.get(name)))
+                for name in self.metadata
+            },
         }
         digest = hashlib.blake2b(digest_size=16, key=self.fingerprint)
         digest.update(text.encode())
