@@ -539,7 +539,7 @@ class SettleSuite:
         before = await queue.find([key(1), key(2)])
         assert not (await queue.settle(late.fence, all_of(late, outcome))).held
         assert await queue.find([key(1), key(2)]) == before
-        now = [await take(queue, by=holder("w2")), await take(queue, by=holder("w2"))]
+        now = [await take(queue, by=holder("w2")), await take(queue, by=holder("w3"))]
         assert all(each.fence > late.fence for each in now)
         before = await queue.find([key(1), key(2)])
         assert not (await queue.settle(late.fence, all_of(late, outcome))).held
@@ -691,9 +691,50 @@ class LeaseSuite:
         await queue.reap()
         assert await nothing(queue, lane=Lane.LIVE)
         await queue.put(changes([2]), lane=Lane.LIVE)
-        assert keys((await take(queue, lane=Lane.LIVE)).jobs) == [key(2)]
-        assert keys((await take(queue, lane=Lane.BACKFILL)).jobs) == [key(3)]
-        assert keys((await take(queue)).jobs) == [key(1)]
+        first = await take(queue, lane=Lane.LIVE, by=holder("w1"))
+        second = await take(queue, lane=Lane.BACKFILL, by=holder("w2"))
+        third = await take(queue, by=holder("w3"))
+        assert [keys(each.jobs) for each in (first, second, third)] == [
+            [key(2)],
+            [key(3)],
+            [key(1)],
+        ]
+
+    @pytest.mark.accepts("R-13")
+    async def test_a_lone_suspect_shares_its_process_with_nobody(self, queue: WholeQueue) -> None:
+        """With several leases in one process, a death would be charged to innocents too."""
+        await queue.put(changes([1, 2]))
+        await take(queue, by=holder("dead"))
+        await queue.reap()
+        lone = await take(queue)
+        await queue.put(changes([3]))
+        assert await nothing(queue)
+        assert len((await take(queue, by=holder("w2"))).jobs) == 1
+        await queue.settle(lone.fence, all_of(lone, Done()))
+        assert len((await take(queue)).jobs) == 1
+
+    async def test_a_busy_process_makes_room_for_a_lone_suspect(self, queue: WholeQueue) -> None:
+        await queue.put(changes([1]))
+        busy = await take(queue)
+        await queue.put(changes([2]))
+        await take(queue, by=holder("dead"))
+        await queue.reap()
+        await queue.put(changes(range(3, 9)))
+        held = [busy]
+        # Ready jobs and suspects take turns, so the suspect's comes at the second claim at most.
+        while lease := await queue.claim(1, holder=holder(), lease_for=LEASE_FOR):
+            held.append(lease)
+        assert len(held) <= 2
+        for each in held:
+            await queue.settle(each.fence, all_of(each, Done()))
+        assert keys((await take(queue, 1)).jobs) == [key(2)]
+
+    async def test_who_dies_beside_others_is_not_blamed(self, queue: WholeQueue) -> None:
+        for document in (1, 2):
+            await queue.put(changes([document]))
+            await take(queue, by=holder("dead"))
+        await queue.reap()
+        assert {view.crashes for view in await queue.jobs()} == {0}
 
     async def test_a_job_that_survives_is_no_suspect_any_more(self, queue: WholeQueue) -> None:
         await queue.put(changes(range(4)))
@@ -893,7 +934,7 @@ class ControlSuite:
         clock.advance(1)
         lease = await take(queue, 2, by=holder("w1"))
         while len(lease.jobs) < 2:
-            lease = await take(queue, 2)
+            lease = await take(queue, 2, by=holder(f"w{lease.fence}"))
         one, two = lease.jobs
         await queue.settle(lease.fence, {one.job: Fail("no", "E"), two.job: Retry(50, "no", "E")})
         await queue.cancel([key(7)])

@@ -30,6 +30,10 @@ class Claim:
     limit: int
     cursors: dict[Lane, Cursor]
     taken: dict[Lane, list[Row]]
+    company: int = 0
+    """How many leases its process holds already."""
+    drains: bool = False
+    """A suspect that has to be alone is next: its process takes nothing until it holds nothing."""
 
     @property
     def count(self) -> int:
@@ -91,6 +95,10 @@ class Claim:
         together = self.connection.execute(SQL["suspects"], (low, high)).get
         if together is None:
             return
+        if together == 1 and self.company:
+            # Were it to die beside others, nobody could tell who did it.
+            self.drains = True
+            return
         values = (self.fence, together, low, high, min(self.limit, together))
         self.taken[Lane.LIVE] += rows(self.connection, SQL["claim_suspects"], values)
 
@@ -103,11 +111,14 @@ class Claim:
 
 
 def claim(
-    connection: apsw.Connection, limit: int, kinds: tuple[Lane, ...], now: int
+    connection: apsw.Connection, limit: int, kinds: tuple[Lane, ...], now: int, holder: Holder
 ) -> tuple[int, list[Row]] | None:
     """Take up to *limit* jobs; return their fence and rows, None if there are none."""
     meta = rows(connection, SQL["meta"])[0]
     if limit < 1 or meta[1] != Mode.RUNNING:
+        return None
+    company, alone = rows(connection, SQL["company"], _process(holder))[0]
+    if alone:
         return None
     connection.execute(SQL["promote"], (now, max(_PROMOTED_MIN, 2 * limit)))
     fence = int(meta[0]) + 1
@@ -117,13 +128,14 @@ def claim(
         limit,
         {Lane.LIVE: Cursor(meta[2], meta[3]), Lane.BACKFILL: Cursor(meta[4], meta[5])},
         {Lane.LIVE: [], Lane.BACKFILL: []},
+        company,
     )
     # Suspects are kept apart from the innocent. They and the ready take turns, so that neither
     # poison nor a flood of changes holds up the other.
     order = [taking.take_suspects, taking.take_ready]
     for take in order if fence % 2 == 0 else reversed(order):
         take(kinds)
-        if taking.count:
+        if taking.count or taking.drains:
             break
     if not taking.count:
         return None
@@ -132,6 +144,10 @@ def claim(
         SQL["claimed"], (fence, live.lane, live.spent, backfill.lane, backfill.spent)
     )
     return fence, taking.taken[Lane.LIVE] + taking.taken[Lane.BACKFILL]
+
+
+def _process(holder: Holder) -> tuple[str, str, int, int, str]:
+    return holder.name, holder.host, holder.pid, holder.started, holder.boot
 
 
 def open_lease(

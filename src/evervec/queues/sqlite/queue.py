@@ -74,7 +74,7 @@ class SqliteQueue(SqliteControl):
         expires = self._clock.boot() + round(lease_for * 1000)
 
         def work(connection: apsw.Connection) -> Lease | None:
-            claimed = claims.claim(connection, limit, kinds, now)
+            claimed = claims.claim(connection, limit, kinds, now, holder)
             if claimed is None:
                 return None
             fence, rows = claimed

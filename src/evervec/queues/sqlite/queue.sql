@@ -113,6 +113,24 @@ where state = 6
 order by together desc
 limit 1
 
+-- name: company
+-- How many leases a process holds, and whether one of them is for a suspect that has to be alone.
+select
+    count(*),
+    coalesce(max(size = 1 and exists (
+        select 1
+        from job
+        where state = 2
+            and job.lease = lease.fence
+            and together = 1
+    )), 0)
+from lease
+where name = ?1
+    and host = ?2
+    and pid = ?3
+    and started = ?4
+    and boot = ?5
+
 -- name: claim_suspects
 update job
 set state = 2,
@@ -325,7 +343,16 @@ from lease
 -- name: still_expired
 -- The boot clock only goes forward and an expired lease is never renewed, so what was decided
 -- outside this transaction still holds; only another reaper may have been faster.
-select fence, name, size
+select
+    fence, name, size, (
+        select count(*)
+        from lease as other
+        where other.name = lease.name
+            and other.host = lease.host
+            and other.pid = lease.pid
+            and other.started = lease.started
+            and other.boot = lease.boot
+    )
 from lease
 where fence in (select value from carray(?1))
 

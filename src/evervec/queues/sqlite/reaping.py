@@ -41,12 +41,13 @@ def reap(
     """End the leases *fences*; their jobs become suspects, repeated killers are quarantined."""
     keys: list[Key] = []
     facts: list[Fact] = []
-    for fence, name, size in rows(connection, SQL["still_expired"], (ids(fences),)):
+    for fence, name, size, leases in rows(connection, SQL["still_expired"], (ids(fences),)):
         orphans = rows(connection, SQL["orphans"], (fence,))
         keys += [_key(connection, row, scopes) for row in orphans]
         together = max(1, len(orphans) // _MATES_DIVISOR)
-        # Only a job that was alone is surely the one that was being worked on.
-        connection.execute(SQL["suspect"], (fence, together, int(size == 1)))
+        # Only a job that was alone in its process is surely the one that was being worked on.
+        alone = size == leases == 1
+        connection.execute(SQL["suspect"], (fence, together, int(alone)))
         facts += _expired(connection, fence, name, orphans, scopes)
         reason = f"its worker died {crashes_max} times while it worked on this document alone"
         for row in rows(connection, SQL["quarantine"], (fence, now, crashes_max, reason)):
