@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evervec.sqlite.database import Database
-from evervec.stores.sqlite import SqliteStore, index
+from evervec.stores.sqlite import SqliteStore, header, index
 from evervec.testing.store_suite import HOME, dense, publication, put, remove, texts_of
 
 WRITER = """
@@ -200,7 +200,7 @@ async def test_after_a_reboot_only_rows_known_to_be_on_disk_count(tmp_path, monk
     data[-4 * 16 * 4 :] = bytes(4 * 16 * 4)
     await database.close()
     vectors.write_bytes(bytes(data))
-    monkeypatch.setattr(index, "_boot", lambda: "another boot")
+    monkeypatch.setattr(header, "boot_id", lambda: "another boot")
     async with opened(path) as after:
         await check(after, range(9))
 

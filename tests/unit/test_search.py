@@ -12,7 +12,7 @@ from evervec.model import Verdict
 from evervec.ports import Query
 from evervec.sqlite.database import Database
 from evervec.stores.sqlite import SqliteStore
-from evervec.stores.sqlite.search import words_of
+from evervec.stores.sqlite.words import words_of
 from evervec.testing.store_suite import (
     HOME,
     SetClock,
@@ -285,7 +285,7 @@ def test_a_big_collection_is_forgotten_in_bounded_steps(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("How do leases expire?", ["how", "do", "leases", "expire"]),
+        ("How do leases expire?", ["How", "do", "leases", "expire"]),
         ('a "quoted" word, a-b', ["a", "quoted", "word", "b"]),
         ("snake_case", ["snake", "case"]),
         ("cafe\u0301", ["cafe\u0301"]),

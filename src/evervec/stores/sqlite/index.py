@@ -17,28 +17,32 @@ left out; when too many are dead the files are written anew.
 import contextlib
 import fcntl
 import os
-import struct
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, TypeAlias
 
 import apsw
 import numpy as np
 from numpy.typing import NDArray
 
 from evervec.sqlite.statements import statements
+from evervec.stores.sqlite.header import (
+    ENTRY,
+    HEADER_BYTES,
+    Header,
+    boot_id,
+    flushed,
+    packed,
+    read_header,
+    short,
+    write_header,
+)
 from evervec.stores.sqlite.rows import COLLECTION_BITS
 
 SQL = statements("evervec.stores.sqlite", "search.sql")
 
-MAGIC = b"EVERVEC\x01"
-HEADER_BYTES = 4096
-"""One page, so that the rows behind it are aligned."""
-LAYOUT = struct.Struct("<8s16sqqqqq16s36s")
-"""magic, identity, collection, space, dimension, rows, rows on disk, generation, boot."""
-ENTRY = np.dtype([("chunk", "<i8"), ("digest", "<u8")])
 BATCH_ROWS = 4096
 UNSYNCED_ROWS_MAX = 16_384
 DEAD_SHARE_MAX = 0.3
@@ -75,33 +79,6 @@ class CollectionRow:
     @property
     def end(self) -> int:
         return self.first | self.next_chunk
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What the files say of themselves."""
-
-    identity: bytes
-    collection: int
-    space: int
-    dimension: int
-    rows: int
-    synced: int
-    generation: bytes
-    boot: str
-
-    def pack(self) -> bytes:
-        return LAYOUT.pack(
-            MAGIC,
-            self.identity,
-            self.collection,
-            self.space,
-            self.dimension,
-            self.rows,
-            self.synced,
-            self.generation,
-            self.boot.encode(),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +146,7 @@ class MatrixIndex:
         with self._mutex:
             if self._header is not None and self._header.synced < self._header.rows:
                 with contextlib.suppress(OSError), self._locked():
-                    header = self._read_header()
+                    header = self._told()
                     if header is not None and header.generation == self._header.generation:
                         self._sync(header)
             self._forget()
@@ -204,7 +181,7 @@ class MatrixIndex:
             yield
 
     def _catch_up(self, connection: apsw.Connection, row: CollectionRow) -> None:
-        header = self._read_header()
+        header = self._told()
         if header is not None and not self._fits(header, row):
             header = None
         if header is not None and (
@@ -249,14 +226,14 @@ class MatrixIndex:
                 vectors.seek(HEADER_BYTES + header.rows * width)
                 vectors.write(b"".join(value for _, _, value in batch))
                 rows.seek(header.rows * ENTRY.itemsize)
-                rows.write(_entries((chunk, digest) for chunk, digest, _ in batch))
+                rows.write(packed((chunk, digest) for chunk, digest, _ in batch))
                 header = replace(header, rows=header.rows + len(batch))
             # Python's buffers first, then the count: a count never runs ahead of its rows.
             vectors.flush()
             rows.flush()
             if header.rows - header.synced > UNSYNCED_ROWS_MAX:
-                header = _flushed(header, vectors, rows)
-            _write_header(vectors, header)
+                header = flushed(header, vectors, rows)
+            write_header(vectors, header)
         return header
 
     def _start(self, row: CollectionRow, dimension: int) -> Header:
@@ -268,7 +245,7 @@ class MatrixIndex:
             0,
             0,
             os.urandom(16),
-            _boot(),
+            boot_id(),
         )
         self._replace_files(header, (), ())
         return header
@@ -291,33 +268,10 @@ class MatrixIndex:
 
     def _sync(self, header: Header) -> None:
         with self._vectors.open("r+b") as vectors, self._rows.open("r+b") as rows:
-            _write_header(vectors, _flushed(header, vectors, rows))
+            write_header(vectors, flushed(header, vectors, rows))
 
-    def _read_header(self) -> Header | None:
-        try:
-            with self._vectors.open("rb") as file:
-                start = file.read(LAYOUT.size)
-                vectors_bytes = os.fstat(file.fileno()).st_size
-            rows_bytes = self._rows.stat().st_size
-        except FileNotFoundError:
-            return None
-        if len(start) < LAYOUT.size:
-            return None
-        magic, identity, collection, space, dimension, rows, synced, generation, boot = (
-            LAYOUT.unpack(start)
-        )
-        if magic != MAGIC or min(dimension, rows, synced) < 0:
-            return None
-        told = boot.rstrip(b"\0").decode("ascii", "replace")
-        if told != _boot():
-            rows = min(rows, synced)
-        if vectors_bytes < HEADER_BYTES + rows * dimension * 4 or rows_bytes < (
-            rows * ENTRY.itemsize
-        ):
-            return None
-        return Header(
-            identity, collection, space, dimension, rows, min(synced, rows), generation, _boot()
-        )
+    def _told(self) -> Header | None:
+        return read_header(self._vectors, self._rows)
 
     def _fits(self, header: Header, row: CollectionRow) -> bool:
         return (header.identity, header.collection, header.space) == (
@@ -386,7 +340,7 @@ class MatrixIndex:
                 self._compact()
 
     def _compact(self) -> None:
-        header = self._read_header()
+        header = self._told()
         if header is None or self._header is None or header.generation != self._header.generation:
             return  # another process did it; the next catch-up maps its files
         self._map(header)
@@ -400,31 +354,3 @@ class MatrixIndex:
             (entries[block].tobytes() for block in blocks),
         )
         self._map(header)
-
-
-def short(digest: bytes) -> int:
-    """Return the part of a digest that the rows file keeps."""
-    return int.from_bytes(digest[:8].ljust(8, b"\0"), "little")
-
-
-def _entries(rows: Iterable[tuple[int, bytes]]) -> bytes:
-    return np.array([(chunk, short(digest)) for chunk, digest in rows], ENTRY).tobytes()
-
-
-def _flushed(header: Header, vectors: BinaryIO, rows: BinaryIO) -> Header:
-    os.fdatasync(vectors.fileno())
-    os.fdatasync(rows.fileno())
-    return replace(header, synced=header.rows)
-
-
-def _write_header(vectors: BinaryIO, header: Header) -> None:
-    vectors.seek(0)
-    vectors.write(header.pack())
-    vectors.flush()
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    except OSError:
-        return ""

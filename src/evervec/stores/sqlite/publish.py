@@ -7,17 +7,14 @@ written. A run never names a document twice; `publish` cuts the batch into such 
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import apsw
 
 from evervec.errors import ConfigError
-from evervec.model import Id, Key, Publication, Scope, Verdict
-from evervec.sqlite.events import Fact, append
-from evervec.sqlite.statements import statements
+from evervec.model import Id, Key, Piece, Publication, Scope, Verdict
+from evervec.sqlite.events import Fact
 from evervec.stores.sqlite.rows import (
-    COLLECTION_BITS,
     ChunkRow,
     StateRow,
     compare,
@@ -25,38 +22,8 @@ from evervec.stores.sqlite.rows import (
     pack,
     storable,
 )
-
-SQL = statements("evervec.stores.sqlite", "store.sql")
-
-
-@dataclass(slots=True)
-class Collection:
-    """A collection's row, with the counters that this transaction will write back."""
-
-    number: int
-    space: int
-    next_chunk: int
-    documents: int
-    chunks: int
-
-    def next(self) -> int:
-        self.next_chunk += 1
-        return (self.number << COLLECTION_BITS) | (self.next_chunk - 1)
-
-
-@dataclass(slots=True)
-class Writes:
-    """Rows on their way into the database, one list a statement, in the order of the fields."""
-
-    remove_chunk: list[tuple[int]] = field(default_factory=list)
-    add_document: list[dict[str, Any]] = field(default_factory=list)
-    replace_document: list[dict[str, Any]] = field(default_factory=list)
-    touch_document: list[dict[str, Any]] = field(default_factory=list)
-    add_chunk: list[tuple[Any, ...]] = field(default_factory=list)
-    move_chunk: list[dict[str, Any]] = field(default_factory=list)
-    use: set[int] = field(default_factory=set)
-    left: set[int] = field(default_factory=set)
-    facts: list[Fact] = field(default_factory=list)
+from evervec.stores.sqlite.words import spaced
+from evervec.stores.sqlite.writes import SQL, Collection, Writes
 
 
 def publish(
@@ -154,7 +121,7 @@ class _Run:
                 self._replace(publication, chunks, vectors)
             else:
                 incomplete.add(publication.key)
-        self._write()
+        self._writes.carry_out(self._connection, self._collections.values(), at=self._now)
         return [
             Verdict.INCOMPLETE
             if verdict is Verdict.PUBLISHED and publication.key in incomplete
@@ -302,27 +269,30 @@ class _Run:
                     "page": chunk.page,
                 }
             )
-        collection = self._collections[key.scope]
         for position, piece in difference.add:
-            vector = vectors[key.tenant, piece.digest]
-            chunk = piece.chunk
-            self._writes.use.add(vector)
-            self._writes.add_chunk.append(
-                (
-                    collection.next(),
-                    document,
-                    position,
-                    vector,
-                    chunk.start,
-                    chunk.end,
-                    chunk.page,
-                    piece.digest,
-                    storable(chunk.heading),
-                    storable(chunk.text),
-                )
-            )
+            self._add(key, document, position, piece, vectors[key.tenant, piece.digest])
         self._fact(
             publication, "document.indexed", self._effort(publication, len(publication.pieces))
+        )
+
+    def _add(self, key: Key, document: int, position: int, piece: Piece, vector: int) -> None:
+        chunk = piece.chunk
+        heading, text = storable(chunk.heading), storable(chunk.text)
+        self._writes.use.add(vector)
+        self._writes.add_chunk.append(
+            (
+                self._collections[key.scope].next(),
+                document,
+                position,
+                vector,
+                chunk.start,
+                chunk.end,
+                chunk.page,
+                piece.digest,
+                heading,
+                text,
+                spaced(f"{heading}\n{text}"),
+            )
         )
 
     def _old(self, publication: Publication, chunks: dict[int, list[ChunkRow]]) -> list[ChunkRow]:
@@ -375,33 +345,3 @@ class _Run:
         if publication.since is not None:
             data["lag_ms"] = max(0, self._now - publication.since)
         self._writes.facts.append(Fact(type_, publication.key.scope, publication.key.id, data))
-
-    def _write(self) -> None:
-        run = self._connection.executemany
-        writes = self._writes
-        run(SQL["remove_chunk"], writes.remove_chunk)
-        run(SQL["add_document"], writes.add_document)
-        run(SQL["replace_document"], writes.replace_document)
-        run(SQL["touch_document"], writes.touch_document)
-        run(SQL["add_chunk"], writes.add_chunk)
-        run(SQL["move_chunk"], writes.move_chunk)
-        run(SQL["use"], [(vector,) for vector in sorted(writes.use)])
-        # After the new chunks are in: a vector that only changed hands is in use.
-        run(
-            SQL["leave"],
-            [{"vector": vector, "since": self._now} for vector in sorted(writes.left)],
-        )
-        run(
-            SQL["save_collection"],
-            [
-                {
-                    "number": collection.number,
-                    "space": collection.space,
-                    "next_chunk": collection.next_chunk,
-                    "documents": collection.documents,
-                    "chunks": collection.chunks,
-                }
-                for collection in self._collections.values()
-            ],
-        )
-        append(self._connection, writes.facts, at=self._now)

@@ -13,11 +13,8 @@ import json
 import shutil
 import tempfile
 import threading
-import unicodedata
 from array import array
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +24,10 @@ from numpy.typing import NDArray
 
 from evervec.errors import ConfigError, StateError
 from evervec.fusion import fuse
-from evervec.model import Hit, Id, Scope, decode_id
+from evervec.model import Hit, Scope, decode_id
 from evervec.ports import Query
 from evervec.sqlite.database import Database
+from evervec.stores.sqlite.header import short
 from evervec.stores.sqlite.index import (
     SQL,
     Chunks,
@@ -38,45 +36,18 @@ from evervec.stores.sqlite.index import (
     MatrixIndex,
     StaleSnapshot,
     View,
-    short,
 )
+from evervec.stores.sqlite.lexical import best_matches
+from evervec.stores.sqlite.ranking import Place, Ranking, Target, best_of_each, ordered
 from evervec.stores.sqlite.rows import plain, unpack
+from evervec.stores.sqlite.words import words_of
 
 K_MAX = 1000
 FUSED_MIN = 100
 """How deep each ranking is read before fusion, at least."""
 NEAR = 1e-5
 """More than float32 sums of one product can differ by; who is nearer than this is measured again."""
-WORDS_MAX = 64
 RETRIES = 5
-COMMON_SHARE = 1 / 3
-RARE_SHARE = 1 / 20
-COMMON_FROM_CHUNKS = 10_000
-"""From this size on, words in more than a third of all chunks are not searched beside rarer ones."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
-    """A chunk in the order of ties."""
-
-    collection: str
-    id: Id
-    position: int
-    chunk: int
-    tenant: str = ""
-
-    @property
-    def document(self) -> tuple[str, str, Id]:
-        return self.tenant, self.collection, self.id
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A collection to look in, with what a filter leaves of it."""
-
-    scope: Scope
-    row: CollectionRow
-    allowed: Chunks | None
 
 
 class Searcher:
@@ -203,14 +174,12 @@ class _Search:
             ranking = self._hybrid(vector, words)
         return self._hits(ranking[: query.k])
 
-    def _hybrid(
-        self, vector: NDArray[np.float64] | None, words: list[str]
-    ) -> list[tuple[Place, float]]:
+    def _hybrid(self, vector: NDArray[np.float64] | None, words: list[str]) -> Ranking:
         depth = max(FUSED_MIN, 2 * self._query.k)
         rankings = [[place for place, _ in self._lexical(words, depth)]]
         if vector is not None:
             rankings.append([place for place, _ in self._dense(vector, depth)])
-        return _best_of_each(fuse(rankings))
+        return best_of_each(fuse(rankings))
 
     def _look(self) -> list[Target]:
         targets = []
@@ -243,28 +212,23 @@ class _Search:
         )
         return np.sort(np.fromiter((chunk for (chunk,) in found), np.int64))
 
-    def _deepened(
-        self, rank: Callable[[int], list[tuple[Place, float]]], k: int
-    ) -> list[tuple[Place, float]]:
+    def _deepened(self, rank: Callable[[int], Ranking], k: int) -> Ranking:
         """Rank deeper until there are *k* documents: one document may own all the first chunks."""
         depth = 2 * k + 10
         while True:
             ranking = rank(depth)
-            best = _best_of_each(ranking)
+            best = best_of_each(ranking)
             if len(best) >= k or len(ranking) < depth:
                 return best
             depth *= 4
 
-    def _dense(self, vector: NDArray[np.float64], depth: int) -> list[tuple[Place, float]]:
-        ranking: list[tuple[Place, float]] = []
+    def _dense(self, vector: NDArray[np.float64], depth: int) -> Ranking:
+        ranking: Ranking = []
         for target in self._targets:
             ranking.extend(self._nearest(target, vector, depth))
-        ranking.sort(key=_order)
-        return ranking[:depth]
+        return ordered(ranking)[:depth]
 
-    def _nearest(
-        self, target: Target, vector: NDArray[np.float64], depth: int
-    ) -> list[tuple[Place, float]]:
+    def _nearest(self, target: Target, vector: NDArray[np.float64], depth: int) -> Ranking:
         index, view = self._view(target.row)
         if len(view.chunks) == 0:
             return []
@@ -295,68 +259,17 @@ class _Search:
             (places[chunk], round(score, 9))
             for chunk, score in zip(chunks.tolist(), exact.tolist(), strict=True)
         ]
-        ranking.sort(key=_order)
-        return ranking[:depth]
+        return ordered(ranking)[:depth]
 
-    def _lexical(self, words: list[str], depth: int) -> list[tuple[Place, float]]:
-        if not words or not self._targets:
-            return []
-        telling, rare = self._telling(words)
-        anything = _any_of(telling)
-        # Every chunk found has a rare word then; the common ones still count in its score.
-        narrow = f"({_any_of(rare)}) AND ({anything})" if rare != telling else anything
-        ranking: list[tuple[Place, float]] = []
-        for target in self._targets:
-            if target.allowed is not None and len(target.allowed) == 0:
-                continue
-            found = self._matches(target, narrow, depth)
-            if len(found) < depth and narrow != anything:
-                found = self._matches(target, anything, depth)
-            places = self._places(target.scope, np.fromiter(found, np.int64, len(found)), None)
+    def _lexical(self, words: list[str], depth: int) -> Ranking:
+        ranking: Ranking = []
+        for target, chunks, scores in best_matches(self._connection, self._targets, words, depth):
+            places = self._places(target.scope, chunks, None)
             ranking.extend(
-                (places[chunk], round(score / (1 + score), 9)) for chunk, score in found.items()
+                (places[chunk], round(score / (1 + score), 9))
+                for chunk, score in zip(chunks.tolist(), scores.tolist(), strict=True)
             )
-        ranking.sort(key=_order)
-        return ranking[:depth]
-
-    def _telling(self, words: list[str]) -> tuple[list[str], list[str]]:
-        """Leave out words that a great part of all chunks has: they cost most and weigh least.
-
-        Return the words that count, and those of them that are rare enough to search by.
-        """
-        total = int(self._connection.execute(SQL["total"]).get)
-        if total < COMMON_FROM_CHUNKS or len(words) == 1:
-            return words, words
-        counts = {
-            word: int(self._connection.execute(SQL["frequency"], {"word": _folded(word)}).get or 0)
-            for word in words
-        }
-        telling = [word for word in words if counts[word] <= COMMON_SHARE * total]
-        if not any(counts[word] for word in telling):
-            telling = [min(words, key=lambda word: (counts[word] or total, word))]
-        rare = [word for word in telling if counts[word] <= RARE_SHARE * total]
-        return telling, rare or telling
-
-    def _matches(self, target: Target, match: str, depth: int) -> dict[int, float]:
-        rows = self._connection.execute(
-            SQL["lexical"],
-            {
-                "words": match,
-                "first": target.row.first,
-                "end": target.row.end,
-                "limit": depth if target.allowed is None else -1,
-            },
-        )
-        if target.allowed is None:
-            return {chunk: max(score, 0.0) for chunk, score in rows}
-        allowed = set(target.allowed.tolist())
-        found: dict[int, float] = {}
-        for chunk, score in rows:
-            if chunk in allowed:
-                found[chunk] = max(score, 0.0)
-                if len(found) == depth:
-                    break
-        return found
+        return ordered(ranking)[:depth]
 
     def _places(
         self, scope: Scope, chunks: Chunks, digests: NDArray[np.uint64] | None
@@ -399,30 +312,6 @@ class _Search:
                 )
             )
         return hits
-
-
-def words_of(text: str) -> list[str]:
-    """Take apart what a person typed: each word once, up to `WORDS_MAX` of them."""
-    runs = groupby(text.casefold(), key=_in_word)
-    words = dict.fromkeys("".join(letters) for in_word, letters in runs if in_word)
-    return [word for word in words if any(letter.isalnum() for letter in word)][:WORDS_MAX]
-
-
-def _any_of(words: list[str]) -> str:
-    # Each quoted: nothing that a person types is an operator.
-    return " OR ".join(f'"{word}"' for word in words)
-
-
-def _in_word(letter: str) -> bool:
-    # A mark belongs to the letter before it and must not cut a word in two.
-    return letter.isalnum() or unicodedata.category(letter).startswith("M")
-
-
-def _folded(word: str) -> str:
-    """Return *word* as the full text's vocabulary has it, without accents."""
-    letters = unicodedata.normalize("NFD", word)
-    bare = "".join(letter for letter in letters if unicodedata.category(letter) != "Mn")
-    return unicodedata.normalize("NFC", bare)
 
 
 def _checked(query: Query) -> NDArray[np.float64] | None:
@@ -471,15 +360,3 @@ def _top(scores: NDArray[np.float32], depth: int) -> NDArray[np.int64]:
         last = np.partition(scores, len(scores) - depth)[len(scores) - depth]
         return np.flatnonzero((scores >= last - NEAR) & (scores > -np.inf))
     return np.flatnonzero(scores > -np.inf)
-
-
-def _order(entry: tuple[Place, float]) -> tuple[float, Place]:
-    return -entry[1], entry[0]
-
-
-def _best_of_each(ranking: Iterable[tuple[Place, float]]) -> list[tuple[Place, float]]:
-    """Keep each document's first chunk."""
-    best: dict[tuple[str, str, Id], tuple[Place, float]] = {}
-    for place, score in ranking:
-        best.setdefault(place.document, (place, score))
-    return list(best.values())

@@ -59,20 +59,20 @@ join store_document as d on d.document = c.document
 where c.chunk in (select value from carray(:chunks))
 
 -- name: lexical
--- Ordering by the hidden rank alone lets the full text sort while it scores.
-select rowid, -rank
+-- Weights are those of the words, by their place in the search.
+select rowid, evervec_bm25(store_text, :weights)
 from store_text
 where store_text match :words
   and rowid >= :first
   and rowid < :end
-order by rank
-limit :limit
-
--- name: total
-select coalesce(sum(chunks), 0)
-from store_collection
 
 -- name: frequency
-select doc
-from store_word
-where term = :word
+select count(*)
+from (
+    select 1
+    from store_text
+    where store_text match :words
+      and rowid >= :first
+      and rowid < :end
+    limit :limit
+)

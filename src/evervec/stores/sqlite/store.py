@@ -19,9 +19,10 @@ from evervec.errors import ConfigError
 from evervec.model import Hit, Id, Key, Publication, Scope, Stored, Verdict
 from evervec.ports import Counts, Query, Vector
 from evervec.sqlite.database import Database
-from evervec.stores.sqlite.publish import SQL, collection_of, made, publish
+from evervec.stores.sqlite.publish import collection_of, made, publish
 from evervec.stores.sqlite.rows import COLLECTION_BITS, stored
 from evervec.stores.sqlite.search import Searcher
+from evervec.stores.sqlite.writes import SQL
 
 FORGET_DOCUMENTS = 1_000
 """How many documents of a forgotten collection one transaction deletes."""

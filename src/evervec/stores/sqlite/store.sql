@@ -140,10 +140,10 @@ where document = :document
 
 -- name: add_chunk
 insert into store_chunk (
-    chunk, document, position, vector, first, last, page, digest, heading, text
+    chunk, document, position, vector, first, last, page, digest, heading, text, words
 )
 values (
-    :chunk, :document, :position, :vector, :first, :last, :page, :digest, :heading, :text
+    :chunk, :document, :position, :vector, :first, :last, :page, :digest, :heading, :text, :words
 )
 
 -- name: move_chunk

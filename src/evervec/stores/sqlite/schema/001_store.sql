@@ -82,37 +82,41 @@ create table store_chunk (
     page integer,
     digest blob not null,
     heading text not null,
-    text text not null
+    text text not null,
+    -- Heading and text for the full text, if it would not find the words in them as they are.
+    words text
 );
 
 create index store_chunk_by_document on store_chunk (document);
 
 create index store_chunk_by_vector on store_chunk (vector);
 
+create view store_words as
+select chunk, coalesce(words, heading || char(10) || text) as words
+from store_chunk;
+
 -- No stemming: it knows one language and harms the others; case and accents are folded.
 create virtual table store_text using fts5 (
-    text,
-    heading,
-    content = 'store_chunk',
+    words,
+    content = 'store_words',
     content_rowid = 'chunk',
     tokenize = 'unicode61 remove_diacritics 2'
 );
 
--- In how many chunks each word is.
-create virtual table store_word using fts5vocab (store_text, row);
-
 -- Triggers, so that no statement can forget the full text.
 create trigger store_chunk_added after insert on store_chunk begin
-    insert into store_text (rowid, text, heading) values (new.chunk, new.text, new.heading);
+    insert into store_text (rowid, words)
+    values (new.chunk, coalesce(new.words, new.heading || char(10) || new.text));
 end;
 
 create trigger store_chunk_removed after delete on store_chunk begin
-    insert into store_text (store_text, rowid, text, heading)
-    values ('delete', old.chunk, old.text, old.heading);
+    insert into store_text (store_text, rowid, words)
+    values ('delete', old.chunk, coalesce(old.words, old.heading || char(10) || old.text));
 end;
 
 create trigger store_chunk_renumbered after update of chunk on store_chunk begin
-    insert into store_text (store_text, rowid, text, heading)
-    values ('delete', old.chunk, old.text, old.heading);
-    insert into store_text (rowid, text, heading) values (new.chunk, new.text, new.heading);
+    insert into store_text (store_text, rowid, words)
+    values ('delete', old.chunk, coalesce(old.words, old.heading || char(10) || old.text));
+    insert into store_text (rowid, words)
+    values (new.chunk, coalesce(new.words, new.heading || char(10) || new.text));
 end;

@@ -1,0 +1,77 @@
+"""What a transaction of publications writes: collected first, then carried out in sets."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
+
+import apsw
+
+from evervec.sqlite.events import Fact, append
+from evervec.sqlite.statements import statements
+from evervec.stores.sqlite.rows import COLLECTION_BITS
+
+SQL = statements("evervec.stores.sqlite", "store.sql")
+
+
+@dataclass(slots=True)
+class Collection:
+    """A collection's row, with the counters that this transaction will write back."""
+
+    number: int
+    space: int
+    next_chunk: int
+    documents: int
+    chunks: int
+
+    def next(self) -> int:
+        self.next_chunk += 1
+        return (self.number << COLLECTION_BITS) | (self.next_chunk - 1)
+
+
+@dataclass(slots=True)
+class Writes:
+    """Rows on their way into the database, one list a statement, in the order of the fields."""
+
+    remove_chunk: list[tuple[int]] = field(default_factory=list)
+    add_document: list[dict[str, Any]] = field(default_factory=list)
+    replace_document: list[dict[str, Any]] = field(default_factory=list)
+    touch_document: list[dict[str, Any]] = field(default_factory=list)
+    add_chunk: list[tuple[Any, ...]] = field(default_factory=list)
+    move_chunk: list[dict[str, Any]] = field(default_factory=list)
+    use: set[int] = field(default_factory=set)
+    left: set[int] = field(default_factory=set)
+    facts: list[Fact] = field(default_factory=list)
+
+    def carry_out(
+        self, connection: apsw.Connection, collections: Iterable[Collection], *, at: int
+    ) -> None:
+        """Write everything, in the caller's transaction."""
+        run = connection.executemany
+        # In the order of their numbers: the full text writes a piece of its own at each step back.
+        run(SQL["remove_chunk"], sorted(self.remove_chunk))
+        run(SQL["add_document"], self.add_document)
+        run(SQL["replace_document"], self.replace_document)
+        run(SQL["touch_document"], self.touch_document)
+        run(SQL["add_chunk"], sorted(self.add_chunk, key=itemgetter(0)))
+        run(SQL["move_chunk"], self.move_chunk)
+        run(SQL["use"], [(vector,) for vector in sorted(self.use)])
+        # After the new chunks are in: a vector that only changed hands is in use.
+        run(
+            SQL["leave"],
+            [{"vector": vector, "since": at} for vector in sorted(self.left)],
+        )
+        run(
+            SQL["save_collection"],
+            [
+                {
+                    "number": collection.number,
+                    "space": collection.space,
+                    "next_chunk": collection.next_chunk,
+                    "documents": collection.documents,
+                    "chunks": collection.chunks,
+                }
+                for collection in collections
+            ],
+        )
+        append(connection, self.facts, at=at)
