@@ -111,6 +111,16 @@ async def test_the_ranking_is_that_of_the_formula_whatever_is_rare_or_common():
             assert same(found, bm25(texts, text.split(), k)), (text, k)
 
 
+async def test_several_less_rare_words_go_before_the_rarest_one():
+    """Enough chunks with the rarest word were found, but those without it are better."""
+    texts = [f"alpha {'padding ' * 200}"] * 40 + ["beta gamma beta gamma"] * 60 + ["rest"] * 100
+    async with opened() as store:
+        await fill(store, texts)
+        for k in (1, 5, 80):
+            found = await ranked(store, "alpha beta gamma", k)
+            assert same(found, bm25(texts, ["alpha", "beta", "gamma"], k))
+
+
 async def test_words_that_a_third_has_are_left_out_beside_rarer_ones(monkeypatch):
     monkeypatch.setattr(lexical, "COMMON_FROM_CHUNKS", 1000)
     texts = corpus(1500)
