@@ -1,6 +1,7 @@
 """The composition root: settings and a model become running parts."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -24,6 +25,8 @@ from evervec.state import State, open_state
 from evervec.status import CollectionStatus, status_of
 from evervec.text.chunk import ChunkRecipe
 from evervec.text.template import Template
+
+log = logging.getLogger("evervec.app")
 
 SYNC_POLL_SECONDS = 0.5
 
@@ -58,6 +61,7 @@ class App:
         self._engine: Engine | None = None
         self._registering = asyncio.Lock()
         self._background: set[asyncio.Task[None]] = set()
+        self._refused: list[EvervecError] = []
 
     @property
     def state(self) -> State:
@@ -100,7 +104,8 @@ class App:
 
         *text* is a template over the source's fields, `{title} {body}`. A collection that
         exists with another recipe or source is refused unless *change* says so; one that exists
-        with another model always is, because vectors of two models cannot be compared.
+        with another model always is, because vectors of two models cannot be compared. While the
+        app runs, what is refused is raised by the next call that is awaited.
         """
         if not name or name != name.strip():
             raise ConfigError(f"{name!r} is no name for a collection", hint="give it a plain word")
@@ -115,7 +120,7 @@ class App:
         )
         self._declared[scope] = Declaration(scope, source, recipe, change)
         if self._state is not None:
-            task = asyncio.get_running_loop().create_task(self._register())
+            task = asyncio.get_running_loop().create_task(self._register_declared())
             self._background.add(task)
             task.add_done_callback(self._background.discard)
         return Collection(self, scope)
@@ -126,13 +131,16 @@ class App:
             self._state = await asyncio.to_thread(
                 open_state, self.settings, clock=self._clock, create=create
             )
+            await self._state.mend_queue()
             await self._register()
 
     async def close(self) -> None:
         """Stop what runs and let go of everything."""
-        for task in list(self._background):
-            task.cancel()
+        # What was declared a moment ago is registered all the same.
         await asyncio.gather(*self._background, return_exceptions=True)
+        for error in self._refused:
+            log.error("%s", error)
+        self._refused.clear()
         if self._engine is not None:
             await self._engine.stop()
             self._engine = None
@@ -262,13 +270,23 @@ class App:
             await serving.source.close()
 
     async def _register(self) -> None:
+        """Register what was declared. Raises what was refused since the last call."""
+        await self._register_declared()
+        if self._refused:
+            raise self._refused.pop(0)
+
+    async def _register_declared(self) -> None:
         async with self._registering:
             if not self._declared:
                 return
             while self._declared:
                 scope, declaration = next(iter(self._declared.items()))
                 del self._declared[scope]
-                await self._register_one(declaration)
+                try:
+                    await self._register_one(declaration)
+                except EvervecError as error:
+                    # The others are registered all the same; whoever awaits next hears of it.
+                    self._refused.append(error)
             if self._engine is not None:
                 await self._engine.refresh()
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 
+from evervec.capture import SCAN, Scan
 from evervec.clock import SYSTEM, Clock
 from evervec.errors import ConfigError
 from evervec.ports import Queue
@@ -35,6 +36,23 @@ class State:
     async def identity(self) -> str:
         """Return the state's own name, drawn once: it keeps apart who watches the same table."""
         return await self.registry.settle_setting("identity", token_hex(4))
+
+    async def mend_queue(self) -> None:
+        """Notice a queue that was deleted, restored or exchanged, and make up for what it held.
+
+        What that was is unknown, so every collection is scanned: what is missing is embedded, what
+        is unchanged costs nothing. A crash in between repeats it.
+        """
+        identity = await self.queue.identity()
+        known = await self.registry.setting("queue") == identity
+        if known and self.queue_database is self.database:
+            return
+        raised = await self.queue.raise_fence(await self.store.highest_fence())
+        if known and not raised:
+            return
+        for each in await self.registry.collections():
+            await self.registry.notebook(each.number).save({SCAN: Scan().to_bytes()})
+        await self.registry.set("queue", identity)
 
     async def close(self) -> None:
         await self.queue.close()

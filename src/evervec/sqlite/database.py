@@ -144,11 +144,18 @@ class Database:
 
     def _connection(self) -> apsw.Connection:
         connection: apsw.Connection | None = getattr(self._local, "connection", None)
+        if connection is not None and self._local.file != _file(self.path):
+            # SQLite would go on with a file that has no name any more, and all of it would be lost.
+            raise StateError(
+                f"state database {self.path!r} was deleted or replaced while it was open",
+                hint="start this program again; what is missing is then found and embedded",
+            )
         if connection is None:
             with self._opening:
                 connection = _connect(self.path)
                 self._connections.append(connection)
             self._local.connection = connection
+            self._local.file = _file(self.path)
         return connection
 
     @contextmanager
@@ -157,6 +164,15 @@ class Database:
             yield
         except apsw.Error as error:
             raise in_plain_words(error, self.path) from error
+
+
+def _file(path: str) -> tuple[int, int] | None:
+    """Return which file lies at *path*; None if none does, as for a database in memory."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _connect(path: str) -> apsw.Connection:

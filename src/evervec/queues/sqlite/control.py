@@ -107,9 +107,9 @@ class SqliteControl:
 
     async def replay(self, jobs: Sequence[int]) -> int:
         """Make parked jobs ready with all counters at zero; return how many were parked."""
-        now = self._clock.now()
 
         def work(connection: apsw.Connection) -> int:
+            now = self._clock.now()
             replayed = rows(connection, SQL["replay"], (ids(jobs), now))
             facts = [self._fact(connection, "job.replayed", *row) for row in replayed]
             append(connection, facts, at=now)
@@ -129,9 +129,9 @@ class SqliteControl:
 
         Return a fence for each job cancelled, above every lease that ever held it.
         """
-        now = self._clock.now()
 
         def work(connection: apsw.Connection) -> dict[Key, int]:
+            now = self._clock.now()
             cancelled: dict[Key, int] = {}
             fence = int(connection.execute(SQL["fence"]).get)
             for key in dict.fromkeys(keys):
@@ -175,12 +175,12 @@ class SqliteControl:
 
     async def set_mode(self, mode: Mode) -> None:
         """Pause, resume or drain, durably; what is held goes on."""
-        now = self._clock.now()
 
         def work(connection: apsw.Connection) -> None:
             connection.execute(SQL["set_mode"], (mode.value,))
             if connection.changes():
-                append(connection, [Fact(_MODE_FACTS[mode], Scope(LOCAL, ""))], at=now)
+                fact = Fact(_MODE_FACTS[mode], Scope(LOCAL, ""))
+                append(connection, [fact], at=self._clock.now())
 
         await self._database.write(work)
         self._ring()

@@ -4,6 +4,9 @@ Every verb is one short `begin immediate` transaction, so what a verb promises i
 returns, and two processes never see each other's half of one. A job is one row: READY, DELAYED,
 LEASED, SUSPECT or parked (FAILED, QUARANTINED, CANCELLED). It is held if it is LEASED under a fence,
 and only that fence may settle it. It is in sync when the row is gone.
+
+A verb reads the clock inside its transaction: it may have waited long for the write lock, and what
+was not yet due or still held before may be so no more.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +21,7 @@ from evervec.outcome import Outcome
 from evervec.ports import Put, Renewed, Settled
 from evervec.queues.sqlite import claims, puts, reaping, settlements
 from evervec.queues.sqlite.bell import Bell
+from evervec.queues.sqlite.control import SQL as CONTROL
 from evervec.queues.sqlite.control import SqliteControl
 from evervec.queues.sqlite.rows import SQL, Row
 from evervec.sqlite.database import Database
@@ -48,6 +52,22 @@ class SqliteQueue(SqliteControl):
         self._database.migrate("events", "evervec.sqlite.schema")
         self._database.migrate("queue", "evervec.queues.sqlite.schema")
 
+    async def identity(self) -> str:
+        """Return what tells this queue from another one at the same path."""
+        return str(
+            await self._database.read(
+                lambda connection: connection.execute(CONTROL["identity"]).get
+            )
+        )
+
+    async def raise_fence(self, seen: int) -> bool:
+        """See to it that fences to come are above *seen*; False if they were already."""
+
+        def work(connection: apsw.Connection) -> bool:
+            return connection.execute(CONTROL["raise_fence"], (seen,)).get is not None
+
+        return await self._database.write(work)
+
     def _ring(self) -> None:
         self._bell.ring()
 
@@ -55,10 +75,9 @@ class SqliteQueue(SqliteControl):
         """Ask for these documents to be brought in sync. Durable on return, idempotent."""
         if not changes:
             return Put(created=0, merged=0)
-        now = self._clock.now()
 
         def work(connection: apsw.Connection) -> tuple[Put, dict[Scope, Row]]:
-            return puts.put(connection, changes, lane, self._scopes, now)
+            return puts.put(connection, changes, lane, self._scopes, self._clock.now())
 
         put, found = await self._database.write(work, label="queue.put")
         self._scopes.keep(found)
@@ -69,15 +88,14 @@ class SqliteQueue(SqliteControl):
         self, limit: int, *, holder: Holder, lease_for: float, lane: Lane | None = None
     ) -> Lease | None:
         """Take up to *limit* ready jobs in the fair order; None if there are none."""
-        now = self._clock.now()
         kinds = (Lane.LIVE, Lane.BACKFILL) if lane is None else (lane,)
-        expires = self._clock.boot() + round(lease_for * 1000)
 
         def work(connection: apsw.Connection) -> Lease | None:
-            claimed = claims.claim(connection, limit, kinds, now, holder)
+            claimed = claims.claim(connection, limit, kinds, self._clock.now(), holder)
             if claimed is None:
                 return None
             fence, rows = claimed
+            expires = self._clock.boot() + round(lease_for * 1000)
             claims.open_lease(connection, fence, holder, expires, len(rows))
             return Lease(fence, tuple(self._scopes.job(connection, row) for row in rows))
 
@@ -90,11 +108,11 @@ class SqliteQueue(SqliteControl):
 
     async def renew(self, fences: Sequence[int], *, holder: Holder, lease_for: float) -> Renewed:
         """Extend the leases that *holder* still holds; the rest now belongs to others."""
-        now = self._clock.boot()
-        expires = now + round(lease_for * 1000)
         who = (holder.name, holder.host, holder.pid, holder.started, holder.boot)
 
         def work(connection: apsw.Connection) -> Renewed:
+            now = self._clock.boot()
+            expires = now + round(lease_for * 1000)
             held = [
                 fence
                 for fence in fences
@@ -109,10 +127,9 @@ class SqliteQueue(SqliteControl):
 
     async def settle(self, fence: int, outcomes: Mapping[int, Outcome]) -> Settled:
         """Record how held jobs ended, as one set in one commit."""
-        now = self._clock.now()
 
         def work(connection: apsw.Connection) -> Settled:
-            return settlements.settle(connection, fence, outcomes, self._scopes, now)
+            return settlements.settle(connection, fence, outcomes, self._scopes, self._clock.now())
 
         settled = await self._database.write(work, label="queue.settle")
         self._ring()
@@ -120,16 +137,17 @@ class SqliteQueue(SqliteControl):
 
     async def reap(self) -> Sequence[Key]:
         """Hand back the jobs of leases that ran out or whose holder is dead; return their keys."""
-        boot_now = self._clock.boot()
         # Looked up before the write lock is asked for: mostly there is nothing to reap.
         fences = await self._database.read(
-            lambda connection: reaping.doomed(connection, self._alive, self._boot, boot_now)
+            lambda connection: reaping.doomed(
+                connection, self._alive, self._boot, self._clock.boot()
+            )
         )
         if not fences:
             return []
-        now = self._clock.now()
 
         def work(connection: apsw.Connection) -> list[Key]:
+            now = self._clock.now()
             return reaping.reap(connection, fences, self._scopes, self._crashes_max, now)
 
         keys = await self._database.write(work, label="queue.reap")
