@@ -1,30 +1,59 @@
-"""Drop one condition, assignment or case of the queue's SQL at a time; list what no test notices.
+"""Drop one condition, assignment or case of the SQL at a time; list what no test notices.
 
     python tests/mutate_sql.py                 all mutants, on two processors
     python tests/mutate_sql.py --sample 5      five of them
     python tests/mutate_sql.py --only claim    those of statements whose name contains `claim`
 
-Each mutant is a copy of the package in a folder of its own, against which the conformance suite runs.
-What is dropped still mentions its parameters, so that no mutant dies of a wrong count of them.
+Each mutant lives in a process of its own, forked when everything is imported, in which the statement
+is replaced before the conformance suite runs against a database in memory. What is dropped still
+mentions its parameters, so that no mutant dies of a wrong count of them.
 """
 
 import argparse
+import importlib
+import multiprocessing
 import os
 import random
 import re
-import shutil
-import subprocess
 import sys
-import tempfile
+import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import pytest
+
+from evervec.sqlite.statements import statements
+
 ROOT = Path(__file__).parent.parent
-SQL_FOLDER = Path("evervec/queues/sqlite")
-TESTS = ("tests/conformance/test_queue_sqlite.py",)
-FILES = ("queue.sql", "control.sql")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Files of SQL, and the tests that must notice every change of them."""
+
+    package: str
+    files: tuple[str, ...]
+    tests: str
+
+
+SUITES = (
+    Suite(
+        "evervec.queues.sqlite",
+        ("queue.sql", "control.sql"),
+        "tests/conformance/test_queue_sqlite.py",
+    ),
+)
+PRELOADED = (
+    "apsw",
+    "anyio.pytest_plugin",
+    "evervec.queues.sqlite",
+    "evervec.testing.queue_suite",
+)
+PATIENCE = 60.0
+"""Seconds until a suite that does not end counts as one that noticed."""
 
 EQUIVALENT: dict[tuple[str, str], str] = {}
 """Mutants that change nothing that can be seen, each with the reason."""
@@ -32,11 +61,11 @@ EQUIVALENT: dict[tuple[str, str], str] = {}
 
 @dataclass(frozen=True)
 class Mutant:
+    suite: Suite
     file: str
     statement: str
     dropped: str
     text: str
-    """The whole file with the mutation in it."""
 
     @property
     def name(self) -> tuple[str, str]:
@@ -44,16 +73,19 @@ class Mutant:
 
 
 def mutants() -> Iterator[Mutant]:
-    for file in FILES:
-        text = (ROOT / "src" / SQL_FOLDER / file).read_text(encoding="utf-8")
-        starts = [found.start() for found in re.finditer(r"^-- name: ", text, re.MULTILINE)]
-        for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
-            statement = text[start:end]
-            name = statement.splitlines()[0].removeprefix("-- name: ")
-            for at, old, new in [*conditions(statement), *assignments(statement)]:
-                mutated = statement[:at] + new + statement[at + len(old) :]
-                dropped = " ".join(old.split())
-                yield Mutant(file, name, dropped, text[:start] + mutated + text[end:])
+    for suite in SUITES:
+        # First, or the import that looking for the file causes would fill another dict.
+        importlib.import_module(suite.package)
+        for file in suite.files:
+            for name, text in statements(suite.package, file).items():
+                seen: dict[str, int] = {}
+                for at, old, new in [*conditions(text), *assignments(text)]:
+                    mutated = text[:at] + new + text[at + len(old) :]
+                    dropped = " ".join(old.split())
+                    seen[dropped] = seen.get(dropped, 0) + 1
+                    if seen[dropped] > 1:
+                        dropped += f" #{seen[dropped]}"
+                    yield Mutant(suite, file, name, dropped, mutated)
 
 
 def conditions(statement: str) -> Iterator[tuple[int, str, str]]:
@@ -90,38 +122,66 @@ def assignments(statement: str) -> Iterator[tuple[int, str, str]]:
                 return
 
 
-def survives(mutant: Mutant) -> bool:
-    """Say whether the suite passes with *mutant* in place."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder)
-        shutil.copytree(ROOT / "src/evervec", copy / "evervec", ignore=_heavy)
-        for name in ("pyproject.toml", "tests/conftest.py", *TESTS):
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, copy / name)
-        (copy / SQL_FOLDER / mutant.file).write_text(mutant.text, encoding="utf-8")
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-k", "not file", *TESTS]
-        command += ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-o", "timeout=15"]
-        environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
-        try:
-            run = subprocess.run(
-                command, cwd=copy, env=environment, capture_output=True, timeout=120, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return False
-        if run.returncode not in (0, 1, 3):
-            raise RuntimeError(f"the suite did not run: {run.stdout.decode()[-2000:]}")
-        return run.returncode == 0
+def judge(mutant: Mutant) -> None:
+    """Run the suite with *mutant* in place; the exit code of this process is the suite's."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    os.chdir(ROOT)
+    # Every user of the file holds this very dict.
+    statements(mutant.suite.package, mutant.file)[mutant.statement] = mutant.text
+    options = ["-x", "-q", "-k", "memory", "-o", "timeout=15", "--assert=plain"]
+    options += ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+    code = 99  # a crash of the judge is no verdict
+    try:
+        code = pytest.main([*options, mutant.suite.tests])
+    finally:
+        os._exit(code)
 
 
-def _heavy(folder: str, names: list[str]) -> list[str]:
-    return [name for name in names if name in ("__pycache__", "embedders")]
+def survivors(chosen: list[Mutant], jobs: int, *, until: float = float("inf")) -> list[Mutant]:
+    """Return those of *chosen* that nothing notices; begin none after *until*, a monotonic time."""
+    for module in PRELOADED:
+        importlib.import_module(module)
+    controls = {mutant.file: mutant for mutant in chosen}.values()
+    sound = [replace(mutant, text=_original(mutant)) for mutant in controls]
+    broken = [replace(mutant, text="no statement") for mutant in controls]
+    if _survivors(sound + broken, jobs, float("inf")) != sound:
+        raise RuntimeError(
+            "the suite judges wrongly: what is whole must pass, what is broken must not"
+        )
+    return _survivors(chosen, jobs, until)
 
 
-def survivors(chosen: list[Mutant], jobs: int) -> list[Mutant]:
-    """Return those of *chosen* that nothing notices and no reason excuses."""
-    with ThreadPoolExecutor(jobs) as pool:
-        alive = list(pool.map(survives, chosen))
-    return [mutant for mutant, lives in zip(chosen, alive, strict=True) if lives]
+def _original(mutant: Mutant) -> str:
+    return statements(mutant.suite.package, mutant.file)[mutant.statement]
+
+
+def _survivors(chosen: list[Mutant], jobs: int, until: float) -> list[Mutant]:
+    fork = multiprocessing.get_context("fork")
+    waiting, alive = list(reversed(chosen)), []
+    running: dict[int, tuple[BaseProcess, Mutant, float]] = {}
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            if time.monotonic() > until:
+                waiting.clear()
+                break
+            mutant = waiting.pop()
+            process: BaseProcess = fork.Process(target=judge, args=(mutant,))
+            process.start()
+            running[process.sentinel] = process, mutant, time.monotonic() + PATIENCE
+        wait(list(running), timeout=1)
+        for sentinel, (process, mutant, deadline) in list(running.items()):
+            if process.is_alive():
+                if time.monotonic() > deadline:
+                    process.kill()
+                continue
+            del running[sentinel]
+            if process.exitcode not in (0, 1, -9):
+                raise RuntimeError(f"the suite did not run: {mutant.name}: {process.exitcode}")
+            if process.exitcode == 0:
+                alive.append(mutant)
+    return [mutant for mutant in chosen if mutant in alive]
 
 
 def main() -> int:

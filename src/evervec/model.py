@@ -5,17 +5,23 @@ A document's id keeps its type. Inside, an id travels as its canonical text (`Id
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, NewType, TypeAlias
 
 Id = NewType("Id", str)
-"""A document's id in canonical text: JSON, bytes as {"b": hex}, composite ids as a list."""
+"""A document's id in canonical text: JSON, bytes as {"b": hex}, composite ids as a list.
+
+Text with half a surrogate pair is no Unicode, so no database keeps it: it is {"s": hex}.
+"""
 
 Scalar: TypeAlias = int | float | str | bytes | None
 Plain: TypeAlias = Scalar | tuple[Scalar, ...]
 """What a user means by an id: a value, or a tuple of values for a composite key."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 LOCAL = ""
 """The tenant of those who never name one."""
@@ -36,19 +42,29 @@ def decode_id(document: Id) -> Plain:
 def show_id(document: Id) -> str:
     """Return *document* as people write it, for messages and listings."""
     value = decode_id(document)
-    return value if isinstance(value, str) else document
+    if not isinstance(value, str):
+        return document
+    return value.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _packed(value: Plain) -> Any:
     if isinstance(value, tuple):
         return [_packed(part) for part in value]
-    return {"b": value.hex()} if isinstance(value, bytes) else value
+    if isinstance(value, bytes):
+        return {"b": value.hex()}
+    if isinstance(value, str) and _SURROGATE.search(value):
+        return {"s": value.encode("utf-8", "surrogatepass").hex()}
+    return value
 
 
 def _unpacked(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(_unpacked(part) for part in value)
-    return bytes.fromhex(value["b"]) if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        return value
+    if "s" in value:
+        return bytes.fromhex(value["s"]).decode("utf-8", "surrogatepass")
+    return bytes.fromhex(value["b"])
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,13 +1,15 @@
 """The SQLite queue, in a file and in memory."""
 
 import asyncio
+import threading
 import uuid
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from evervec.holder import this_process
-from evervec.model import Change, Key, encode_id
+from evervec.model import Change, Key, State, encode_id
 from evervec.outcome import Done, Fail, Retry
 from evervec.queues.sqlite import SqliteQueue
 from evervec.sqlite.database import Database
@@ -22,6 +24,7 @@ from evervec.testing.queue_suite import (
     holder,
     key,
     take,
+    view,
 )
 
 
@@ -121,6 +124,66 @@ async def test_twenty_claimers_never_hold_a_job_twice(tmp_path):
     for queue, database in zip(queues, databases, strict=True):
         await queue.close()
         await database.close()
+
+
+@asynccontextmanager
+async def blocked(database):
+    """Hold the write lock: what is asked for meanwhile waits until the block ends."""
+    gate = threading.Event()
+    first = asyncio.create_task(database.write(lambda _: gate.wait()))
+    await asyncio.sleep(0)
+    try:
+        yield
+    finally:
+        gate.set()
+        await first
+
+
+async def test_a_renewal_that_waited_too_long_comes_too_late(database, queue, clock):
+    await queue.put(changes([1]))
+    lease = await take(queue)
+    async with blocked(database):
+        renewal = asyncio.create_task(queue.renew([lease.fence], holder=holder(), lease_for=60))
+        await asyncio.sleep(0)
+        clock.advance(60)
+    assert not (await renewal).held
+
+
+async def test_a_claim_that_waited_takes_what_is_due_by_then_for_the_whole_time(
+    database, queue, clock
+):
+    await queue.put(changes([1]))
+    lease = await take(queue)
+    await queue.settle(lease.fence, all_of(lease, Retry(5, "no", "E")))
+    async with blocked(database):
+        claim = asyncio.create_task(queue.claim(1, holder=holder(), lease_for=60))
+        await asyncio.sleep(0)
+        clock.advance(70)
+    lease = await claim
+    assert lease is not None
+    clock.advance(59.999)
+    assert not await queue.reap()
+
+
+async def test_what_waited_to_be_written_is_dated_when_it_is_written(database, queue, clock):
+    await queue.put(changes([1, 2, 3]))
+    lease = await take(queue)
+    retry, fail, _ = lease.jobs
+    outcomes = {retry.job: Retry(5, "no", "E"), fail.job: Fail("no", "E")}
+    async with blocked(database):
+        asked = [
+            asyncio.create_task(queue.settle(lease.fence, outcomes)),
+            asyncio.create_task(queue.put(changes([4]))),
+        ]
+        await asyncio.sleep(0)
+        clock.advance(60)
+    await asyncio.gather(*asked)
+    views = await queue.find([retry.key, key(4)])
+    assert views[retry.key].due == clock.now() + 5_000
+    assert views[key(4)].since == clock.now()
+    assert await queue.prune(finished_before=0, parked_before=clock.now(), limit=9) == 0
+    assert len(await queue.reap()) == 1
+    assert (await view(queue, key(3))).state is State.SUSPECT
 
 
 async def test_a_put_elsewhere_wakes_who_waits_here(tmp_path):

@@ -177,8 +177,14 @@ class PutSuite:
             key("b:c", collection="a"),
             key("c", collection="a:b"),
             key(1, tenant="t"),
+            key("\ud800"),
+            key("\\ud800"),
+            key("\ud83d\ude00"),
+            key("\N{GRINNING FACE}"),
+            key("\0"),
+            key(""),
         ]
-        assert await queue.put([Change(each) for each in awkward]) == Put(5, 0)
+        assert await queue.put([Change(each) for each in awkward]) == Put(len(awkward), 0)
         assert set(keys((await take(queue)).jobs)) == set(awkward)
 
     @pytest.mark.parametrize("park", [State.FAILED, State.QUARANTINED, State.CANCELLED])
@@ -750,6 +756,20 @@ class LeaseSuite:
         ended = await queue.jobs(states=[State.FAILED, State.CANCELLED])
         assert await queue.replay([job.job for job in ended]) == 3
         assert len((await take(queue)).jobs) == 3
+
+    async def test_a_text_that_was_never_tried_is_tried_before_the_job_is_parked(
+        self, queue: WholeQueue
+    ) -> None:
+        await queue.put(changes([1]))
+        for _ in range(3):
+            await take(queue, by=holder("dead"))
+            await queue.put(changes([1]))
+            await queue.reap()
+        job = await view(queue, key(1))
+        assert (job.state, job.crashes) == (State.SUSPECT, 3)
+        await take(queue, by=holder("dead"))
+        await queue.reap()
+        assert (await view(queue, key(1))).state is State.QUARANTINED
 
 
 class ControlSuite:
