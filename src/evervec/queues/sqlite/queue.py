@@ -21,6 +21,7 @@ from evervec.outcome import Outcome
 from evervec.ports import Put, Renewed, Settled
 from evervec.queues.sqlite import claims, puts, reaping, settlements
 from evervec.queues.sqlite.bell import Bell
+from evervec.queues.sqlite.control import SQL as CONTROL
 from evervec.queues.sqlite.control import SqliteControl
 from evervec.queues.sqlite.rows import SQL, Row
 from evervec.sqlite.database import Database
@@ -50,6 +51,22 @@ class SqliteQueue(SqliteControl):
         """Bring the tables up to date."""
         self._database.migrate("events", "evervec.sqlite.schema")
         self._database.migrate("queue", "evervec.queues.sqlite.schema")
+
+    async def identity(self) -> str:
+        """Return what tells this queue from another one at the same path."""
+        return str(
+            await self._database.read(
+                lambda connection: connection.execute(CONTROL["identity"]).get
+            )
+        )
+
+    async def raise_fence(self, seen: int) -> bool:
+        """See to it that fences to come are above *seen*; False if they were already."""
+
+        def work(connection: apsw.Connection) -> bool:
+            return connection.execute(CONTROL["raise_fence"], (seen,)).get is not None
+
+        return await self._database.write(work)
 
     def _ring(self) -> None:
         self._bell.ring()
