@@ -13,12 +13,15 @@ import apsw
 import pytest
 
 from evervec.clock import SYSTEM
-from evervec.model import Change, Key, Lane, encode_id
+from evervec.model import Change, Key, Lane, Scope, encode_id
 from evervec.outcome import Done, Fail, Retry
 from evervec.queues.sqlite import SqliteQueue
 from evervec.sqlite.database import Database
 from evervec.sqlite.statements import statements
+from evervec.stores.sqlite import SqliteStore
+from evervec.stores.sqlite.lexical import prepare
 from evervec.testing.queue_suite import holder
+from evervec.testing.store_suite import publication, vector_of
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,55 @@ HOT = [
             "forget_finished": "a collection is forgotten rarely; in bounded steps",
         },
     ),
+    Hot(
+        "evervec.stores.sqlite",
+        "store.sql",
+        frozenset({"store_document", "store_chunk", "store_vector", "store_unused"}),
+        {
+            "collection": "store_collection_by_name (tenant=? AND name=?)",
+            "save_collection": "PRIMARY KEY (rowid=?)",
+            "look": "store_document_by_id (collection=? AND id=?)",
+            "states": "store_document_by_id (collection=? AND id=?)",
+            "known": "COVERING INDEX store_vector_by_digest (tenant=? AND space=? AND digest=?)",
+            "vectors": "COVERING INDEX store_vector_by_digest (tenant=? AND space=? AND digest=?)",
+            "kept": "store_vector_by_digest (tenant=? AND space=? AND digest=?)",
+            "width": "store_vector_by_digest (tenant=? AND space=?)",
+            "use": "PRIMARY KEY (rowid=?)",
+            "chunks_of_vector": "COVERING INDEX store_chunk_by_vector (vector=?)",
+            "renumber": "PRIMARY KEY (rowid=?)",
+            "chunks": "store_chunk_by_document (document=?)",
+            "replace_document": "PRIMARY KEY (rowid=?)",
+            "touch_document": "PRIMARY KEY (rowid=?)",
+            "move_chunk": "PRIMARY KEY (rowid=?)",
+            "remove_chunk": "PRIMARY KEY (rowid=?)",
+            "leave": "COVERING INDEX store_chunk_by_vector (vector=?)",
+            "documents": "store_document_by_id (collection=? AND id>?)",
+            "damaged": "store_chunk_by_document (document=?)",
+            "lags": "COVERING INDEX store_document_by_age (collection=?)",
+            "some_documents": "COVERING INDEX store_document_by_id (collection=?)",
+            "remove_chunks": "store_chunk_by_document (document=?)",
+            "remove_documents": "PRIMARY KEY (rowid=?)",
+            "prune": "COVERING INDEX store_unused_by_age (since<?)",
+            "remove_vector": "COVERING INDEX store_chunk_by_vector (vector=?)",
+        },
+        {"damaged": "looks at a whole collection, and is asked to"},
+    ),
+    Hot(
+        "evervec.stores.sqlite",
+        "search.sql",
+        frozenset({"store_document", "store_chunk", "store_vector", "c", "d"}),
+        {
+            "collection": "store_collection_by_name (tenant=? AND name=?)",
+            "new_chunks": "SEARCH c USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+            "live_chunks": "PRIMARY KEY (rowid>? AND rowid<?)",
+            "matching": "store_document_by_id (collection=?)",
+            "places": "SEARCH c USING INTEGER PRIMARY KEY (rowid=?)",
+            "hits": "SEARCH c USING INTEGER PRIMARY KEY (rowid=?)",
+            # Words and both ends of the collection go into the full text itself.
+            "lexical": "store_text VIRTUAL TABLE INDEX 0:M1><",
+            "frequency": "store_text VIRTUAL TABLE INDEX 0:M1><",
+        },
+    ),
 ]
 
 CASES = [
@@ -98,11 +150,37 @@ def plan(connection, sql):
         apsw.carray(array("q", [1])) if f"carray(?{place})" in sql else 1
         for place in range(1, count + 1)
     ]
-    return [row[3] for row in connection.execute(f"explain query plan {sql}", bound)]
+    named = {
+        name: apsw.carray(array("q", [1])) if f"carray(:{name})" in sql else 1
+        for name in re.findall(r":(\w+)", sql)
+    }
+    return [row[3] for row in connection.execute(f"explain query plan {sql}", named or bound)]
 
 
 async def fill(database):
-    """A few thousand rows in every state, and statistics of them."""
+    """A few thousand rows in every state."""
+    await fill_queue(database)
+    await fill_store(database)
+
+
+async def fill_store(database):
+    store = SqliteStore(database, clock=SYSTEM)
+    for tenant in range(20):
+        scope = Scope(f"t{tenant}", "articles")
+        documents = [
+            publication(number, [f"text {number}", f"more {number}"], scope=scope, since=1)
+            for number in range(150)
+        ]
+        pieces = [piece for document in documents for piece in document.pieces]
+        vectors = {piece.digest: vector_of(piece.chunk.text) for piece in pieces}
+        await store.keep(scope.tenant, 1, vectors)
+        await store.publish(documents, fence=1, space=1)
+        gone = [publication(n, [], scope=scope, version=2, deleted=True) for n in range(20)]
+        await store.publish(gone, fence=2, space=1)
+    await store.close()
+
+
+async def fill_queue(database):
     queue = SqliteQueue(database, clock=SYSTEM)
     for tenant in range(30):
         for lane in Lane:
@@ -121,11 +199,13 @@ async def fill(database):
 def connection(request, tmp_path_factory):
     database = Database(tmp_path_factory.mktemp(request.param) / "state.db")
     SqliteQueue(database).open()
+    asyncio.run(SqliteStore(database).open())
     if request.param != "empty":
         asyncio.run(fill(database))
     if request.param == "analysed":
         database.write_now(lambda connection: connection.execute("analyze").fetchall())
     found = apsw.Connection(database.path)
+    prepare(found)
     yield found
     found.close()
     database.close_now()

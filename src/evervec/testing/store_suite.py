@@ -500,6 +500,15 @@ class StoreSuite:
         assert (counts.documents, counts.chunks) == (2, 2)
         assert sorted(counts.lags) == [0, 20]
 
+    async def test_the_highest_fence_is_remembered(self, store: Store) -> None:
+        """A queue that was lost begins anew behind it, or its workers would all be refused."""
+        assert await store.highest_fence() == 0
+        await put(store, "a", [OLD], fence=7)
+        await put(store, "b", [OLD], fence=3)
+        await put(store, "c", [OLD], fence=5, scope=Scope("t", "other"))
+
+        assert await store.highest_fence() == 7
+
     async def test_a_forgotten_collection_is_gone_and_may_begin_anew(self, store: Store) -> None:
         await put(store, "a", [OLD], version=5, fence=5)
         await store.forget(HOME)

@@ -55,7 +55,7 @@ def best_matches(
     counted = _counted(connection, targets, words)
     if not counted:
         return []
-    _prepare(connection)
+    prepare(connection)
     weighed = _weighed(targets, counted)
     few = _enough(counted, weighed, depth)
     found = _scored(connection, targets, weighed, few)
@@ -158,7 +158,8 @@ def _worst(found: list[NDArray[np.void]], depth: int) -> float:
     return float(np.partition(scores, len(scores) - depth)[len(scores) - depth])
 
 
-def _prepare(connection: apsw.Connection) -> None:
+def prepare(connection: apsw.Connection) -> None:
+    """Teach *connection* the function that the statement `lexical` scores with."""
     if connection not in _ready:
         connection.register_fts5_function("evervec_bm25", _bm25)
         _ready.add(connection)

@@ -121,7 +121,9 @@ class _Run:
                 self._replace(publication, chunks, vectors)
             else:
                 incomplete.add(publication.key)
-        self._writes.carry_out(self._connection, self._collections.values(), at=self._now)
+        self._writes.carry_out(
+            self._connection, self._collections.values(), fence=self._fence, at=self._now
+        )
         return [
             Verdict.INCOMPLETE
             if verdict is Verdict.PUBLISHED and publication.key in incomplete

@@ -15,6 +15,7 @@ update store_collection set
     next_chunk = :next_chunk,
     documents = :documents,
     chunks = :chunks,
+    fence = max(fence, :fence),
     revision = revision + 1
 where number = :number
 
@@ -194,7 +195,7 @@ where collection = :collection
   )
 
 -- name: highest_fence
-select max(fence) from store_document
+select max(fence) from store_collection
 
 -- name: scopes
 select tenant, name from store_collection where forgotten = 0

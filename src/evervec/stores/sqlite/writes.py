@@ -44,7 +44,12 @@ class Writes:
     facts: list[Fact] = field(default_factory=list)
 
     def carry_out(
-        self, connection: apsw.Connection, collections: Iterable[Collection], *, at: int
+        self,
+        connection: apsw.Connection,
+        collections: Iterable[Collection],
+        *,
+        fence: int,
+        at: int,
     ) -> None:
         """Write everything, in the caller's transaction."""
         run = connection.executemany
@@ -70,6 +75,7 @@ class Writes:
                     "next_chunk": collection.next_chunk,
                     "documents": collection.documents,
                     "chunks": collection.chunks,
+                    "fence": fence,
                 }
                 for collection in collections
             ],

@@ -11,6 +11,8 @@ create table store_collection (
     chunks integer not null default 0,
     -- Grows with each change: what was derived at this revision is current.
     revision integer not null default 0,
+    -- The highest under which anything of it was published.
+    fence integer not null default 0,
     -- A forgotten collection is out of every answer at once; its rows go in bounded steps.
     forgotten integer not null default 0
 );
