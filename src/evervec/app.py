@@ -14,7 +14,7 @@ from evervec.capture import Capture
 from evervec.clock import SYSTEM, Clock
 from evervec.collection import Collection, Declaration, SearchMode
 from evervec.embedders import as_embedder
-from evervec.errors import ConfigError, SourceError
+from evervec.errors import ConfigError, EvervecError, SourceError
 from evervec.model import LOCAL, Hit, Id, Key, Scope, Space, encode_id
 from evervec.ports import Embedder, Query, Registered
 from evervec.recipe import Recipe

@@ -69,7 +69,7 @@ async def estimate(app: "App", specs: Sequence[Spec], *, tenant: str) -> Estimat
         if each.scope.tenant == tenant
     ]
     for spec, recipe in wanted:
-        source = open_source(spec, recipe, token=LOOKING, notebook=_Forgetful())
+        source = open_source(spec, recipe, token=LOOKING, notebook=_Forgetful(), watched=False)
         try:
             await _count(total, app, source, recipe, tenant)
         finally:

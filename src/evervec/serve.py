@@ -127,9 +127,9 @@ class Engine:
             await capture.source.close()
 
     async def lent(self, registered: Registered) -> Serving:
-        """Wire a collection for reading; the caller closes its source."""
+        """Wire a collection for reading alone; the caller closes its source."""
         await self.check_space(registered)
-        capture = await self._wired(registered)
+        capture = await self._wired(registered, watched=False)
         return Serving(
             registered.scope,
             capture.source,
@@ -201,13 +201,14 @@ class Engine:
             await asyncio.gather(served.following, return_exceptions=True)
         await served.capture.source.close()
 
-    async def _wired(self, registered: Registered) -> Capture:
+    async def _wired(self, registered: Registered, *, watched: bool = True) -> Capture:
         notebook = self.state.registry.notebook(registered.number)
         source = open_source(
             from_json(registered.source),
             Recipe.from_json(registered.recipe),
             token=await self.token(registered),
             notebook=notebook,
+            watched=watched,
         )
         state = self.state
         return Capture(registered.scope, source, state.queue, state.queue, state.store, notebook)

@@ -76,8 +76,13 @@ def lists_itself(spec: Spec) -> bool:
     return isinstance(spec, Folder)
 
 
-def open_source(spec: Spec, recipe: Recipe, *, token: str, notebook: Notebook) -> Source:
-    """Make the adapter for *spec*; drivers are imported only here and only when needed."""
+def open_source(
+    spec: Spec, recipe: Recipe, *, token: str, notebook: Notebook, watched: bool = True
+) -> Source:
+    """Make the adapter for *spec*; drivers are imported only here and only when needed.
+
+    Unless it is *watched*, the source can be scanned and read, and is never written.
+    """
     if isinstance(spec, Table):
         from evervec.sources.sqlite import TableSource, TableSpec
 
@@ -89,7 +94,7 @@ def open_source(spec: Spec, recipe: Recipe, *, token: str, notebook: Notebook) -
             spec.key,
             spec.where,
         )
-        return TableSource(columns, token=token, notebook=notebook)
+        return TableSource(columns, token=token, notebook=notebook, watched=watched)
     from evervec.sources.files import PATTERNS, FolderSource
 
     return FolderSource(

@@ -249,3 +249,25 @@ async def test_each_transition_is_a_fact_with_a_number(shop, state, model):
     (failed, *_) = [fact for fact in everything if fact.type == "job.failed"]
     assert (failed.data["attempts"], failed.data["kind"]) == (1, "permanent")
     assert all("first" not in str(fact.data) for fact in everything), "a text is in no fact"
+
+
+@pytest.mark.anyio
+async def test_what_is_refused_while_it_runs_is_raised_by_the_next_call(shop, state, model):
+    """Once, to whoever awaits next; what was declared beside it is served."""
+    async with evervec.App(state, model=model) as app:
+        app.collection("bad", source=evervec.table(shop.path, "artikel"), text="{body}")
+        good = articles(app, shop)
+        with pytest.raises(ConfigError, match="artikel") as refused:
+            await app.synced()
+        assert "articles" in str(refused.value)
+        shop.put((1, "goes on"))
+        await searchable(good, "goes", 1)
+        assert [each.scope.collection for each in await app.collections()] == ["articles"]
+
+
+def test_a_collection_declared_just_before_the_end_is_registered(shop, state):
+    """Closing does not forget it."""
+    with evervec.sync.App(state, model=HashEmbedder()) as app:
+        app.collection("late", source=evervec.table(shop.path, "articles"), text="{body}")
+    with evervec.sync.App(state, model=HashEmbedder()) as app:
+        assert [each.scope.collection for each in app.collections()] == ["late"]

@@ -171,7 +171,9 @@ def _say_fact(fact: Event, *, as_json: bool) -> None:
         )
         return
     document = show_id(fact.document) if fact.document is not None else ""
-    data = " ".join(f"{name}={value}" for name, value in fact.data.items() if name != "stack")
+    told = (f"{name}={value}" for name, value in fact.data.items() if name != "stack")
+    # A reason may have several lines; a fact has one.
+    data = " ".join(" ".join(told).split())
     say(f"{fact.number:>8}  {fact.type:<22} {fact.collection} {document}  {data}".rstrip())
 
 

@@ -1,10 +1,13 @@
 """watch, unwatch, plan: what is followed, and what it would take."""
 
 import argparse
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from evervec.app import App
-from evervec.cli.opening import looking, percent, run, say, say_json, seconds
+from evervec.cli.opening import app_of, looking, percent, run, say, say_json, seconds
 from evervec.collection import Collection
 from evervec.errors import ConfigError
 from evervec.model import Scope
@@ -74,13 +77,18 @@ async def declare(app: App, asked: argparse.Namespace, spec: Spec, name: str) ->
     return collection
 
 
-async def target(app: App, asked: argparse.Namespace, path: str) -> None:
-    """Register a folder or file; a database's collections must be registered with `watch`."""
+def _check_target(path: str) -> Path:
     where = Path(path).expanduser()
     if not where.exists():
         raise ConfigError(
             f"there is no folder or file {path!r}", hint="check the path; it is relative to here"
         )
+    return where
+
+
+async def target(app: App, asked: argparse.Namespace, path: str) -> None:
+    """Register a folder or file; a database's collections must be registered with `watch`."""
+    where = _check_target(path)
     if where.is_file() and _is_sqlite(where):
         await _watched(app, where)
         return
@@ -122,8 +130,27 @@ def _is_sqlite(path: Path) -> bool:
         return False
 
 
+@asynccontextmanager
+async def _scratch(asked: argparse.Namespace) -> AsyncIterator[App]:
+    """Open the state to look at; for targets without one, an empty one that leaves no trace."""
+    if asked.targets and not Path(app_of(asked).settings.state).exists():
+        with TemporaryDirectory(prefix="evervec-plan-") as place:
+            asked.state = str(Path(place) / "empty.db")
+            async with looking(asked, create=True) as app:
+                yield app
+        return
+    async with looking(asked) as app:
+        yield app
+
+
 async def _plan(asked: argparse.Namespace) -> int:
-    async with looking(asked, create=bool(asked.targets)) as app:
+    for path in asked.targets:
+        if _is_sqlite(_check_target(path)):
+            raise ConfigError(
+                f"{path!r} is a database, and which table is meant is not said",
+                hint="register it (`evervec watch FILE TABLE --text '…'`), then `evervec plan`",
+            )
+    async with _scratch(asked) as app:
         total = await estimate(app, [folder(path) for path in asked.targets], tenant=asked.tenant)
         if asked.json:
             say_json(total.to_json())

@@ -78,7 +78,9 @@ class TableSource:
         notebook: Notebook,
         ring: int = RING_ROWS,
         busy_seconds: float = BUSY_SECONDS,
+        watched: bool = True,
     ) -> None:
+        """Name a table. Unless it is *watched* it can be scanned and read, and is never written."""
         if not _TOKEN.fullmatch(token):
             raise ValueError(f"token {token!r} is not made of small letters and digits")
         self._spec = replace(spec, path=Path(os.path.realpath(spec.path)))
@@ -86,6 +88,7 @@ class TableSource:
         self._notebook = notebook
         self._ring = ring
         self._busy_seconds = busy_seconds
+        self._watched = watched
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="evervec-source")
         self._wake: FileWake | None = None
         self._looked = 0
@@ -110,6 +113,8 @@ class TableSource:
 
     async def open(self) -> None:
         """Install the triggers if they are not there, and find the place to go on from."""
+        if not self._watched:
+            raise ValueError("a source that is only looked at captures nothing")
         notes = await self._notebook.load()
         fresh = "cursor" not in notes
         await self._run(lambda: self._open(notes), opening=True)
@@ -308,6 +313,9 @@ class TableSource:
         with transaction(connection):
             schema = _schema_version(connection)
             shape = inspect(connection, self._spec)
+            if not self._watched:
+                self._shape, self._schema, self._rows = shape, schema, Rows(shape)
+                return
             capture = Capture(shape, token=self._token, ring=self._ring)
             installed = capture.is_installed(connection)
             top = capture.last(connection) if installed else Row(0, 0)
