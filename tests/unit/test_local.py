@@ -314,3 +314,26 @@ async def test_a_closed_model_says_so(local: LocalEmbedder) -> None:
     await local.close()
     with pytest.raises(Unavailable, match="closed"):
         await local.embed(["text"], kind="query")
+
+
+FIRST_CALLS_AT_ONCE = """
+import asyncio
+from evervec.embedders.local import LocalEmbedder
+
+async def main():
+    embedder = LocalEmbedder(threads=4)
+    await asyncio.gather(*[embedder.embed([f"text {n}"], kind="document") for n in range(16)])
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_threads_that_use_the_model_first_at_the_same_time_do_not_lock_each_other(
+    attempt: int,
+) -> None:
+    """Found by three worker processes on two cores: one hung for ever with a thousand jobs held.
+
+    The suites missed it because each of them made its first call alone.
+    """
+    subprocess.run([sys.executable, "-c", FIRST_CALLS_AT_ONCE], check=True, timeout=50)

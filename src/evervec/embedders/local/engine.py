@@ -41,6 +41,10 @@ class Engine:
                 hint="pip install --force-reinstall 'openvino>=2026.4'",
             ) from error
         self._own = threading.local()
+        # OpenVINO's bindings initialise themselves inside the first call, under a lock of C++'s
+        # own: two threads in it at once wait for each other for ever, one of them with the GIL.
+        # So the first call is made here, while nobody else can.
+        self.run([[0]])
 
     def run(self, rows: Sequence[Sequence[int]]) -> Vectors:
         """Return a vector for each row of token ids: the mean over its tokens, normalised."""
