@@ -60,7 +60,7 @@ def freeze(history: History, workers: list[Child], dice: random.Random) -> None:
 def frozen(history: History, zombie: Child) -> Iterator[None]:
     history.until_up(zombie)
     zombie.signal(signal.SIGSTOP)
-    history.lost_in_flight(zombie)
+    history.frozen.add(zombie.pid)
     try:
         yield
     finally:

@@ -85,8 +85,14 @@ def damage(connection: apsw.Connection, what: str) -> list[str]:
 
 
 def asked_too_often(history: History) -> list[str]:
-    """Each text once, and once more for each kill that caught it in a request in flight."""
+    """Each text once, and once more for each kill that caught it in a request in flight.
+
+    What a worker asked that was frozen beyond its lease is not counted at all.
+    """
     asked: Counter[str] = asked_in(history.ledger)
+    for line in history.lines():
+        if line["pid"] in history.frozen:
+            asked.subtract(line["texts"])
     return [
         f"the model saw {text[:40]!r} {count} times, {1 + history.allowed[text]} are allowed"
         for text, count in asked.items()

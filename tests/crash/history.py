@@ -109,6 +109,9 @@ class History:
     kills: int = 0
     allowed: Counter[str] = field(default_factory=Counter)
     """Texts that were in flight at a kill: each may be asked once more for each time here."""
+    frozen: set[int] = field(default_factory=set)
+    """Processes that slept longer than their lease. Awake, they may ask for what the lost leases
+    held, once more each, before they notice."""
     _children: list[Child] = field(default_factory=list)
     _writer: subprocess.Popen[bytes] | None = None
 
