@@ -1,6 +1,6 @@
 """What watching a table costs its writers, and how soon a commit is noticed. JSON to stdout.
 
-    python benches/capture.py [--rows 200000] [--repeats 5] [--wakes 300]
+    python -m benches.capture [--rows 200000] [--repeats 5] [--wakes 300]
 
 Watched and unwatched take turns in one run, so that a slow moment of the machine hits both; each
 repeat gives one ratio and the median of the ratios counts.
@@ -8,7 +8,6 @@ repeat gives one ratio and the median of the ratios counts.
 
 import argparse
 import asyncio
-import json
 import sqlite3
 import statistics
 import tempfile
@@ -16,6 +15,10 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
+
+from benches.report import Line
+from benches.report import report as present
 
 from evervec.sources.sqlite import TableSource, TableSpec
 from evervec.sources.sqlite.connection import connect
@@ -33,16 +36,31 @@ def main() -> None:
     parser.add_argument("--wakes", type=int, default=300)
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="evervec-bench-") as folder:
-        report = {
-            "insert": ratio(Path(folder), wanted.rows, wanted.repeats, insert, target=1.25),
-            "insert_one_at_a_time": ratio(
+        report: dict[str, dict[str, Any]] = {
+            "insert in bulk": ratio(Path(folder), wanted.rows, wanted.repeats, insert, target=1.25),
+            "insert one at a time": ratio(
                 Path(folder), wanted.rows // 200, wanted.repeats, insert_singly, target=1.25
             ),
-            "update_unwatched": ratio(Path(folder), wanted.rows, wanted.repeats, view, target=1.05),
-            "update_watched": ratio(Path(folder), wanted.rows, wanted.repeats, edit, target=None),
+            "update of an unwatched column": ratio(
+                Path(folder), wanted.rows, wanted.repeats, view, target=1.05
+            ),
+            "update of a watched column": ratio(
+                Path(folder), wanted.rows, wanted.repeats, edit, target=None
+            ),
             "wake": asyncio.run(wakes(Path(folder), wanted.wakes)),
         }
-    print(json.dumps(report, indent=2))
+    lines = [
+        Line(
+            f"{found['rows']:,} rows: {name}, watched ÷ unwatched",
+            found["ratio"],
+            "",
+            found["target"],
+        )
+        for name, found in report.items()
+        if name != "wake"
+    ]
+    lines.append(Line("commit to wake-up, p50", report["wake"]["p50_ms"], "ms"))
+    present("capture", lines, **report)
 
 
 def insert(file: sqlite3.Connection, rows: int) -> Callable[[], None]:
@@ -87,7 +105,7 @@ def ratio(
     prepare: Callable[[sqlite3.Connection, int], Callable[[], None]],
     *,
     target: float | None,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     seconds: dict[bool, list[float]] = {True: [], False: []}
     for repeat in range(repeats):
         for watched in (True, False) if repeat % 2 else (False, True):
@@ -133,7 +151,7 @@ async def _install(path: Path) -> None:
     await source.close()
 
 
-async def wakes(folder: Path, count: int) -> dict[str, object]:
+async def wakes(folder: Path, count: int) -> dict[str, Any]:
     """Measure from the commit's return in a thread to the return of `wait`."""
     path = folder / "wake.db"
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as file:

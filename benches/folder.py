@@ -1,10 +1,9 @@
 """How fast a folder is compared with what is known of it, and how soon an edit is seen.
 
-Run: python -m benches.folder [files] [edits]. Prints one JSON object.
+python -m benches.folder [files] [edits]
 """
 
 import asyncio
-import json
 import os
 import resource
 import statistics
@@ -12,6 +11,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
+
+from benches.report import Line, report
 
 from evervec.sources.files import FolderSource
 from evervec.testing.notebook import MemoryNotebook
@@ -67,7 +69,7 @@ async def timed(source: FolderSource) -> tuple[int, float]:
     return count, round(time.perf_counter() - began, 3)
 
 
-async def measure(root: Path, count: int) -> dict[str, object]:
+async def measure(root: Path, count: int) -> dict[str, Any]:
     notes = MemoryNotebook()
     before = memory_mb()
     source = FolderSource(root, notebook=notes)
@@ -104,7 +106,16 @@ def main() -> None:
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 100
     with tempfile.TemporaryDirectory() as folder:
         build(Path(folder), files)
-        print(json.dumps(asyncio.run(measure(Path(folder), count))))
+        found = asyncio.run(measure(Path(folder), count))
+    report(
+        "folder",
+        [
+            Line(f"first look at {files:,} files", found["first_diff_s"], "s"),
+            Line(f"look at {files:,} unchanged files", found["noop_diff_s"], "s"),
+            Line("edit of a file to its capture, p50", found["edit_p50_ms"], "ms"),
+        ],
+        **found,
+    )
 
 
 if __name__ == "__main__":

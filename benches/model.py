@@ -7,7 +7,6 @@ put into requests of 1,024 padded tokens and run on as many streams as there are
 """
 
 import argparse
-import json
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from dataclasses import asdict, dataclass
 
 import openvino as ov
 from benches.corpus import paragraphs
+from benches.report import Line, report
 
 from evervec.batch import batches
 from evervec.embedders.local import LocalEmbedder, files
@@ -81,7 +81,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int)
     asked = parser.parse_args()
     rate = measure(paragraphs(asked.texts), passes=asked.passes, threads=asked.threads)
-    print(json.dumps(asdict(rate)))
+    report(
+        "model",
+        [Line("the bare model, real paragraphs", rate.texts_per_s, "/s")],
+        **asdict(rate),
+    )
 
 
 if __name__ == "__main__":

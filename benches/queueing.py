@@ -1,6 +1,6 @@
 """What the queue costs: jobs a second, and how the cost grows with what is queued and finished.
 
-    python benches/queueing.py [--large 1000000] [--json queue.json]
+    python -m benches.queueing [--large 1000000]
 
 Everything is durable (`synchronous = full`), in batches of 500, with one worker and no model. The
 ratios compare cells of one run, so they hold on any machine; the rates are this machine's.
@@ -8,13 +8,13 @@ ratios compare cells of one run, so they hold on any machine; the rates are this
 
 import argparse
 import asyncio
-import json
 import statistics
 import tempfile
 import time
 from pathlib import Path
 
 import apsw
+from benches.report import Line, report
 
 from evervec.holder import this_process
 from evervec.model import Change, Key, encode_id
@@ -113,7 +113,6 @@ async def measure(large: int) -> dict[str, dict[str, float]]:
     found = {}
     for name, (queued, tenants, finished) in cells.items():
         found[name] = await cell(queued, tenants, finished)
-        print(f"{name:28} {found[name]}", flush=True)
     small, many = found["small_one_lane"]["both_us"], found["small_many_lanes"]["both_us"]
     found["ratios"] = {
         "large_to_small_one_lane": round(found["large_one_lane"]["both_us"] / small, 2),
@@ -129,14 +128,39 @@ async def measure(large: int) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--large", type=int, default=1_000_000)
-    parser.add_argument("--json", type=Path, help="write the figures there")
     asked = parser.parse_args()
     found = asyncio.run(measure(asked.large))
-    print(json.dumps(found["ratios"]))
-    if asked.json:
-        asked.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    one, many, ratios = found["small_one_lane"], found["small_many_lanes"], found["ratios"]
+    growth = max(
+        ratios[name]
+        for name in ("large_to_small_one_lane", "large_to_small_many_lanes", "put_small_to_large")
+    )
+    report(
+        "queueing",
+        [
+            Line(
+                "claim and finish, one lane", one["jobs_per_second"], "jobs/s", 60_000, "at least"
+            ),
+            Line(
+                "claim and finish, 1,000 lanes",
+                many["jobs_per_second"],
+                "jobs/s",
+                20_000,
+                "at least",
+            ),
+            Line("put", one["put_per_second"], "jobs/s", 100_000, "at least"),
+            Line(f"cost at {asked.large:,} queued ÷ {SMALL:,}, the worst", growth, "", 1.5),
+            Line(
+                f"cost with {asked.large:,} finished as well ÷ without",
+                ratios["with_history_to_small"],
+                "",
+                1.5,
+            ),
+        ],
+        **found,
+    )
 
 
 if __name__ == "__main__":

@@ -10,14 +10,14 @@ the machine does falls on all of them alike.
 import argparse
 import asyncio
 import hashlib
-import json
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from benches.report import Line, report
 
 from evervec.model import Chunk, Key, Piece, Publication, Scope, encode_id
 from evervec.ports import Query, Vectors
@@ -64,7 +64,7 @@ async def timed(store: SqliteStore, query: Query) -> tuple[float, list[object]]:
     return time.perf_counter() - began, [hit.id for hit in hits]
 
 
-async def measure(path: Path, rows: int, rounds: int) -> dict[str, object]:
+async def measure(path: Path, rows: int, rounds: int) -> dict[str, Any]:
     database = Database(path)
     store = SqliteStore(database)
     await store.open()
@@ -112,8 +112,24 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         result = asyncio.run(measure(Path(folder) / "state.db", options.rows, options.rounds))
-    json.dump(result, sys.stdout, indent=2)
-    print()
+    report(
+        "search",
+        [
+            Line(
+                f"exact top 10 of {options.rows:,} ÷ one bare product",
+                result["dense_ratio"],
+                "",
+                1.5,
+            ),
+            Line(
+                f"hybrid top 10 of {options.rows:,} ÷ one bare product",
+                result["hybrid_ratio"],
+                "",
+                3.0,
+            ),
+        ],
+        **result,
+    )
 
 
 if __name__ == "__main__":
