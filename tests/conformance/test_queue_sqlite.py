@@ -1,15 +1,18 @@
 """The SQLite queue, in a file and in memory."""
 
 import asyncio
+import os
+import sys
 import threading
 import uuid
+from asyncio.subprocess import PIPE
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
+from evervec.clock import SYSTEM
 from evervec.holder import this_process
-from evervec.model import Change, Key, State, encode_id
+from evervec.model import State
 from evervec.outcome import Done, Fail, Retry
 from evervec.queues.sqlite import SqliteQueue
 from evervec.sqlite.database import Database
@@ -105,12 +108,12 @@ async def test_everything_survives_a_restart(tmp_path, clock):
 
 @pytest.mark.accepts("R-06")
 async def test_twenty_claimers_never_hold_a_job_twice(tmp_path):
-    """Each has its own connections and threads, as separate processes have."""
+    """In one process, each with its own connections, finishing and claiming at once."""
     path = tmp_path / "state.db"
     databases = [Database(path) for _ in range(20)]
     queues = [SqliteQueue(database) for database in databases]
     queues[0].open()
-    await queues[0].put([Change(Key("", "c", encode_id(n))) for n in range(1000)])
+    await queues[0].put(changes(range(1000)))
     taken: list[int] = []
 
     async def work(queue, number):
@@ -121,6 +124,95 @@ async def test_twenty_claimers_never_hold_a_job_twice(tmp_path):
 
     await asyncio.gather(*(work(queue, number) for number, queue in enumerate(queues)))
     assert len(taken) == len(set(taken)) == 1000
+    for queue, database in zip(queues, databases, strict=True):
+        await queue.close()
+        await database.close()
+
+
+CLAIMERS = """
+import asyncio, sys
+from evervec.holder import this_process
+from evervec.outcome import Done, Retry
+from evervec.queues.sqlite import SqliteQueue
+from evervec.sqlite.database import Database
+
+async def work(path, name):
+    database = Database(path)
+    queue = SqliteQueue(database)
+    taken = []
+    while lease := await queue.claim(7, holder=this_process(name), lease_for=60):
+        taken.append(lease)
+    for lease in taken:
+        outcomes = {job.job: Done() if job.job % 10 else Retry(3600, "no", "E") for job in lease.jobs}
+        assert len((await queue.settle(lease.fence, outcomes)).ended) == len(lease.jobs)
+    await queue.close()
+    await database.close()
+    return [job.job for lease in taken for job in lease.jobs]
+
+async def main(path):
+    parts = await asyncio.gather(*(work(path, f"w{number}") for number in range(5)))
+    print(*(job for part in parts for job in part))
+
+print("ready", flush=True)
+sys.stdin.readline()
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+@pytest.mark.accepts("R-06", "R-26", "001-73", "002-09", "002-28")
+async def test_twenty_claimers_in_four_processes_never_hold_a_job_twice(tmp_path):
+    """Nothing is settled before all is held, so a job in two answers was held twice at one time.
+
+    Each process lives in a time zone of its own; what they delay is due at the same time for all.
+    """
+    path = tmp_path / "state.db"
+    database = Database(path)
+    queue = SqliteQueue(database)
+    queue.open()
+    await queue.put(changes(range(1000)))
+    processes = [
+        await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            CLAIMERS,
+            path,
+            stdin=PIPE,
+            stdout=PIPE,
+            env={**os.environ, "TZ": zone},
+        )
+        for zone in ("UTC", "Asia/Tokyo", "Pacific/Kiritimati", "America/New_York")
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"ready\n"
+    began = SYSTEM.now()
+    answers = await asyncio.gather(*(process.communicate(b"go\n") for process in processes))
+    ended = SYSTEM.now()
+
+    taken = [int(job) for answer, _ in answers for job in answer.split()]
+    assert sorted(taken) == sorted(set(taken)) == list(range(1, 1001))
+    delayed = await queue.jobs(limit=1000)
+    assert {job.job for job in delayed} == set(range(10, 1001, 10))
+    assert all(began <= job.due - 3_600_000 <= ended for job in delayed)
+    assert await queue.claim(1, holder=this_process("late"), lease_for=60) is None
+    await queue.close()
+    await database.close()
+
+
+@pytest.mark.accepts("R-26")
+async def test_reapers_that_meet_hand_each_job_back_once(tmp_path, clock):
+    databases = [Database(tmp_path / "state.db") for _ in range(4)]
+    queues = [SqliteQueue(each, clock=clock, boot=BOOT, alive=alive) for each in databases]
+    queues[0].open()
+    await queues[0].put(changes(range(100)))
+    for _ in range(10):
+        await take(queues[0], 10, by=holder("dead"))
+    reaped = await asyncio.gather(*(queue.reap() for queue in queues))
+    back = [each for part in reaped for each in part]
+    assert len(back) == 100
+    assert set(back) == {key(document) for document in range(100)}
+    jobs = await queues[0].jobs(limit=200)
+    assert [(job.state, job.crashes) for job in jobs] == [(State.SUSPECT, 0)] * 100
     for queue, database in zip(queues, databases, strict=True):
         await queue.close()
         await database.close()
@@ -203,9 +295,18 @@ async def test_a_put_elsewhere_wakes_who_waits_here(tmp_path):
         await database.close()
 
 
-def test_an_operator_can_read_the_queue_with_plain_sql(tmp_path: Path):
-    database = Database(tmp_path / "state.db")
-    SqliteQueue(database).open()
-    found = database.read_now(lambda connection: connection.execute("select * from job").fetchall())
-    assert found == []
-    database.close_now()
+@pytest.mark.accepts("002-08")
+async def test_an_operator_can_read_the_queue_with_plain_sql(database, queue):
+    await queue.put(changes([1, 2, 3]))
+    lease = await take(queue, 2)
+    await queue.settle(lease.fence, {lease.jobs[0].job: Fail("no vector", "Bad")})
+    found = database.read_now(
+        lambda connection: connection.execute(
+            "select document, state, attempts, reason, kind from job order by job"
+        ).fetchall()
+    )
+    assert found == [
+        ("1", State.FAILED, 1, "no vector", "Bad"),
+        ("2", State.LEASED, 0, "", ""),
+        ("3", State.READY, 0, "", ""),
+    ]
