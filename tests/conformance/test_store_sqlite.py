@@ -4,10 +4,22 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from evervec.ports import Store
+from evervec.model import Verdict
+from evervec.ports import Query, Store
 from evervec.sqlite.database import Database
 from evervec.stores.sqlite import SqliteStore
-from evervec.testing.store_suite import SetClock, StoreSuite
+from evervec.testing.store_suite import (
+    HOME,
+    SetClock,
+    StoreSuite,
+    dense,
+    digest_of,
+    lexical,
+    publication,
+    put,
+    remove,
+    vector_of,
+)
 
 
 class TestFile(StoreSuite):
@@ -30,3 +42,70 @@ class TestMemory(StoreSuite):
         yield store
         await store.close()
         await database.close()
+
+
+@pytest.fixture
+async def opened(tmp_path) -> AsyncIterator[tuple[SqliteStore, Database]]:
+    database = Database(tmp_path / "state.db")
+    store = SqliteStore(database, clock=SetClock())
+    await store.open()
+    yield store, database
+    await store.close()
+    await database.close()
+
+
+async def number_of(database: Database, sql: str) -> int:
+    return int(await database.read(lambda connection: connection.execute(sql).get))
+
+
+@pytest.mark.accepts("003-45", "003-49")
+async def test_publishing_again_overwrites_vector_and_metadata_and_doubles_nothing(opened):
+    """Also where the first embedding was wrong: the vector of the same text is replaced."""
+    store, database = opened
+    await put(store, "a", ["wrong before"], metadata={"by": "first"})
+    for fence in (2, 3):
+        await store.keep("", 1, {digest_of("wrong before"): vector_of("right now")})
+        verdicts = await store.publish(
+            [publication("a", ["wrong before"], metadata={"by": "second"})], fence=fence, space=1
+        )
+        assert verdicts == [Verdict.PUBLISHED]
+
+        (hit,) = await dense(store, "right now")
+        assert hit.score == pytest.approx(1, abs=1e-6)
+        assert hit.metadata == {"by": "second"}
+        for table in ("store_document", "store_chunk", "store_vector"):
+            assert await number_of(database, f"select count(*) from {table}") == 1
+
+
+@pytest.mark.accepts("003-43")
+async def test_equal_texts_are_chunks_of_their_own_and_no_number_is_given_twice(opened):
+    store, database = opened
+
+    def numbers(connection):
+        return [row[0] for row in connection.execute("select chunk from store_chunk")]
+
+    await put(store, "a", ["same", "same"])
+    await put(store, "b", ["same"])
+    before = await database.read(numbers)
+    assert len(set(before)) == 3
+    await remove(store, "a", version=2, fence=2)
+    await put(store, "a", ["same", "same"], version=3, fence=3)
+    after = await database.read(numbers)
+    assert len(set(after)) == 3
+    assert len({*before, *after}) == 5
+
+
+@pytest.mark.accepts("R-29")
+async def test_a_deleted_document_is_found_in_no_way_and_its_vectors_go(opened):
+    store, database = opened
+    await put(store, "a", ["secret words", "more words"])
+    await put(store, "b", ["other words"])
+    assert len(await lexical(store, "words")) == 2
+    await remove(store, "a", version=2, fence=2)
+
+    for mode in ("dense", "lexical", "hybrid"):
+        query = Query("secret words", vector_of("secret words"), (HOME,), mode=mode, k=100)
+        assert [hit.id for hit in await store.search(query)] == ["b"]
+    await store.prune(unused_before=SetClock().time + 1, limit=100)
+    assert await number_of(database, "select count(*) from store_vector") == 1
+    assert await number_of(database, "select count(*) from store_chunk") == 1

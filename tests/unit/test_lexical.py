@@ -151,7 +151,6 @@ async def test_a_filter_chooses_before_the_best_are_taken():
         assert [number for number, _ in found] == [25, 26, 27]
 
 
-@pytest.mark.accepts("003-51")
 async def test_what_another_tenant_stores_moves_neither_scores_nor_order():
     texts = corpus(200)
     mine, theirs = Scope("mine", "articles"), Scope("theirs", "articles")

@@ -121,7 +121,7 @@ async def play(store, steps) -> None:
         )
 
 
-@pytest.mark.accepts("003-33", "003-38", "003-42", "003-44", "003-45", "003-49", "R-28")
+@pytest.mark.accepts("003-33", "003-38", "003-42", "R-28")
 @settings(max_examples=40, deadline=None)
 @given(st.lists(STEP, max_size=10), st.randoms(use_true_random=False))
 def test_any_order_and_any_replay_ends_in_the_same_state(steps, random):
@@ -206,6 +206,7 @@ def test_one_document_in_fifty_that_cannot_be_published_keeps_no_other_back():
     in_memory(scenario)
 
 
+@pytest.mark.accepts("003-44")
 def test_unchanged_chunks_keep_their_rows():
     async def scenario(store, database):
         def rows(connection):
@@ -213,6 +214,9 @@ def test_unchanged_chunks_keep_their_rows():
 
         await put(store, "a", ["one", "two", "three"])
         before = await database.read(rows)
+        for fence in (1, 2):
+            await put(store, "a", ["one", "two", "three"], fence=fence)
+            assert await database.read(rows) == before
         await put(store, "a", ["zero", "one", "three"], version=2, fence=2)
         after = await database.read(rows)
         assert after["one"] == before["one"]
