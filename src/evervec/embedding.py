@@ -8,7 +8,7 @@ model are sent and not kept yet, so no more are repeated after a crash.
 
 import asyncio
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -44,11 +44,13 @@ class Embedding:
         *,
         space: int,
         stopping: Callable[[], bool] = lambda: False,
+        answered: Callable[[], None] = lambda: None,
     ) -> None:
         self.embedder = embedder
         self.space = space
         self._store = store
         self._stopping = stopping
+        self._answered = answered
         places = max(1, embedder.limits.concurrency)
         self._gate = Gate(places)
         # While one answer is kept, another request keeps its place at the model busy.
@@ -95,7 +97,7 @@ class Embedding:
     ) -> Ensured:
         ensured = Ensured()
         if not force:
-            ensured.reused = await self._known(wanted)
+            ensured.reused = await self.known(wanted)
         send = [(want, text) for want, text in wanted.items() if want not in ensured.reused]
         if not send:
             return ensured
@@ -111,7 +113,8 @@ class Embedding:
                 group.create_task(self._send(part, ensured, lane))
         return ensured
 
-    async def _known(self, wanted: Mapping[Want, str]) -> set[Want]:
+    async def known(self, wanted: Iterable[Want]) -> set[Want]:
+        """Return those whose vectors the store has."""
         by_tenant: dict[str, list[bytes]] = {}
         for tenant, digest in wanted:
             by_tenant.setdefault(tenant, []).append(digest)
@@ -167,6 +170,7 @@ class Embedding:
                 hint="".join(traceback.format_exception(error)),
             ) from error
         reach("attempt.embedded")
+        self._answered()
         return checked(vectors, len(texts), self.embedder)
 
 

@@ -6,23 +6,23 @@ sent, so that no two workers ever believe in the same job.
 """
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 
 from evervec.clock import Clock
-from evervec.errors import EvervecError, LeaseLost
+from evervec.errors import LeaseLost
+from evervec.loop import guarded
 from evervec.model import Holder
 from evervec.ports import Queue
-
-log = logging.getLogger("evervec.keeper")
 
 BEATS = 4
 """Heartbeats a lease."""
 MARGIN = 0.2
 """The last part of a lease in which it is not trusted any more."""
+STANDSTILL = 20
+"""Leases without an answer from the model after which a worker counts as stuck."""
 
 
 @dataclass(slots=True)
@@ -39,12 +39,18 @@ class Keeper:
         self._clock = clock
         self._kept: dict[int, _Kept] = {}
         self._lock = threading.Lock()
+        self._went_on = clock.boot()
 
     def sent(self) -> int:
         """Return the moment from which a lease asked for now may be counted."""
         return self._clock.boot()
 
+    def went_on(self) -> None:
+        """Take note that work goes on: the model answered, or jobs were settled."""
+        self._went_on = self._clock.boot()
+
     def add(self, fence: int, sent: int) -> None:
+        self.went_on()
         with self._lock:
             self._kept[fence] = _Kept(self._trusted(sent))
 
@@ -69,6 +75,13 @@ class Keeper:
         asked, sent = self.fences(), self.sent()
         if not asked:
             return
+        if sent - self._went_on > self.lease_for * 1000 * STANDSTILL:
+            # A heart that beats in a body that hangs: without this nobody else ever got the jobs.
+            raise LeaseLost(
+                f"no answer from the model for {(sent - self._went_on) // 1000} s;"
+                f" {len(asked)} leases are left to others",
+                hint="if this worker does not recover, restart it",
+            )
         renewed = await queue.renew(asked, holder=holder, lease_for=self.lease_for)
         with self._lock:
             for fence in asked:
@@ -85,14 +98,14 @@ class Keeper:
 
 async def keep_beating(keeper: Keeper, queue: Queue, holder: Holder) -> None:
     """Renew for ever; trouble is logged and tried again at the next beat."""
+    pause = keeper.lease_for / BEATS
+
+    async def beat() -> None:
+        await keeper.beat(queue, holder)
+
     while True:
-        await asyncio.sleep(keeper.lease_for / BEATS)
-        try:
-            await keeper.beat(queue, holder)
-        except EvervecError as error:
-            log.warning(
-                "could not renew leases, next try in %.0f s: %s", keeper.lease_for / BEATS, error
-            )
+        await asyncio.sleep(pause)
+        await guarded(beat, name="renewing leases", again=pause)
 
 
 class Heartbeat:

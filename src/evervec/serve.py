@@ -53,6 +53,7 @@ class Engine:
         self._served: dict[Scope, Served] = {}
         self._servings: dict[Scope, Serving] = {}
         self._embedding: Embedding | None = None
+        self._keeper = Keeper(state.clock, lease_for=state.settings.worker.lease)
         self._refreshing = asyncio.Lock()
         self._duties: set[asyncio.Task[None]] = set()
         self._heartbeat: Heartbeat | None = None
@@ -226,15 +227,18 @@ class Engine:
     def _embedding_for(self, space: int) -> Embedding:
         if self._embedding is None or self._embedding.space != space:
             self._embedding = Embedding(
-                self.embedder, self.state.store, space=space, stopping=self.stopping.is_set
+                self.embedder,
+                self.state.store,
+                space=space,
+                stopping=self.stopping.is_set,
+                answered=self._keeper.went_on,
             )
         return self._embedding
 
     def _begin_work(self) -> None:
         settings = self.state.settings.worker
-        keeper = Keeper(self.state.clock, lease_for=settings.lease)
         holder = this_process("worker")
-        self._heartbeat = Heartbeat(keeper, lambda: another_queue(self.state), holder)
+        self._heartbeat = Heartbeat(self._keeper, lambda: another_queue(self.state), holder)
         self._heartbeat.start()
         policy = Policy(
             base=settings.backoff,
@@ -247,11 +251,18 @@ class Engine:
         worker = Worker(
             self.state.queue,
             attempts,
-            keeper=keeper,
+            keeper=self._keeper,
             holder=holder,
             pace=Pace(claim=settings.claim, slots=settings.slots, poll=settings.poll),
         )
-        self._working = asyncio.create_task(worker.work(self.stopping))
+        self._working = asyncio.create_task(self._work(worker))
+
+    async def _work(self, worker: Worker) -> None:
+        async def until_stopping() -> None:
+            await worker.work(self.stopping)
+
+        while not self.stopping.is_set():
+            await guarded(until_stopping, name="working", again=0)
 
     def _halt(self, scope: Scope, reason: str) -> None:
         serving = self._servings.get(scope)

@@ -18,6 +18,8 @@ async def test_a_row_that_another_program_writes_is_searchable_soon(shop, state,
         collection = articles(app, shop)
         shop.put((1, "Leases expire after a minute."))
         await searchable(collection, "leases", 1)
+        # Searchable comes a moment before the job is settled, and only then is it fresh.
+        await collection.synced()
         (hit,) = await collection.search("when do leases expire?", k=1)
     assert (hit.id, hit.collection, hit.fresh) == (1, "articles", True)
     assert hit.text in "note\n\nLeases expire after a minute."
