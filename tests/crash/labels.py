@@ -31,6 +31,9 @@ def kill_at(server: Server, folder: Path, label: str, seed: int) -> tuple[bool, 
             settings |= {"latency": 0.7, "lease": 1.0}
         doomed = history.start(**settings)
         reached = dies(history, doomed, label)
+        if dice.random() < 0.6:
+            # Or the next write of the same documents would heal what was lost here.
+            history.stop_writer()
         history.killed(doomed)
         after = history.start()
         history.until_up(after)
