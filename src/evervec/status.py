@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evervec.capture import SCAN
+from evervec.model import Scope
 from evervec.ports import Registered
 from evervec.state import State
 
@@ -54,6 +55,9 @@ class CollectionStatus:
         }
 
 
+SAMPLE = 500
+
+
 async def status_of(state: State, registered: Registered, trouble: str) -> CollectionStatus:
     scope = registered.scope
     counts = await state.store.counts(scope)
@@ -61,13 +65,14 @@ async def status_of(state: State, registered: Registered, trouble: str) -> Colle
     space = await state.registry.space(registered.space)
     notes = await state.registry.notebook(registered.number).load(SCAN)
     failed = depth.failed + depth.quarantined
+    unsynced = depth.backlog + failed
     lags = sorted(counts.lags)
     return CollectionStatus(
         scope.tenant,
         scope.collection,
         counts.documents,
         counts.chunks,
-        freshness(counts.documents, depth.backlog, failed, scanning=bool(notes)),
+        freshness(counts.documents, unsynced, await _stored_share(state, scope, unsynced)),
         _percentile(lags, 0.50),
         _percentile(lags, 0.99),
         depth.backlog,
@@ -79,18 +84,27 @@ async def status_of(state: State, registered: Registered, trouble: str) -> Colle
     )
 
 
-def freshness(documents: int, backlog: int, failed: int, *, scanning: bool) -> float:
-    """Return the share of documents in sync, never more than is certain.
+async def _stored_share(state: State, scope: Scope, unsynced: int) -> float:
+    """Return which share of the documents with a job have an older text in the store.
 
-    A job may be for a stored document or for a new one. While a scan goes on most are new.
-    Otherwise each may hide a stored document's newer text, and counts against what is stored.
+    Exact up to the sample's size; of a longer queue its oldest jobs speak for the rest.
     """
-    unsynced = backlog + failed
     if not unsynced:
-        return 1.0
-    if scanning:
-        return documents / (documents + unsynced)
-    return max(0, documents - unsynced) / max(documents, unsynced)
+        return 0.0
+    jobs = await state.queue.jobs(scope=scope, limit=SAMPLE)
+    stored = await state.store.look([job.key for job in jobs])
+    live = sum(1 for each in stored.values() if not each.deleted)
+    return live / len(jobs) if jobs else 0.0
+
+
+def freshness(documents: int, unsynced: int, stored_share: float) -> float:
+    """Return the share of documents whose newest text is searchable.
+
+    A document with a job is either stored with an older text, or new and not counted yet.
+    """
+    stored = min(documents, round(unsynced * stored_share))
+    total = documents + unsynced - stored
+    return (documents - stored) / total if total else 1.0
 
 
 def _percentile(ordered: list[int], share: float) -> float | None:
