@@ -16,14 +16,14 @@ import apsw
 from evervec.clock import SYSTEM, Clock
 from evervec.holder import alive as look_alive
 from evervec.holder import boot_id, this_process
-from evervec.model import Change, Holder, Key, Lane, Lease, Scope
+from evervec.model import Change, Holder, Key, Lane, Lease
 from evervec.outcome import Outcome
 from evervec.ports import Put, Renewed, Settled
 from evervec.queues.sqlite import claims, puts, reaping, settlements
 from evervec.queues.sqlite.bell import Bell
 from evervec.queues.sqlite.control import SQL as CONTROL
 from evervec.queues.sqlite.control import SqliteControl
-from evervec.queues.sqlite.rows import SQL, Row
+from evervec.queues.sqlite.rows import SQL, Name, Row
 from evervec.sqlite.database import Database
 
 
@@ -76,7 +76,7 @@ class SqliteQueue(SqliteControl):
         if not changes:
             return Put(created=0, merged=0)
 
-        def work(connection: apsw.Connection) -> tuple[Put, dict[Scope, Row]]:
+        def work(connection: apsw.Connection) -> tuple[Put, dict[Name, Row]]:
             return puts.put(connection, changes, lane, self._scopes, self._clock.now())
 
         put, found = await self._database.write(work, label="queue.put")

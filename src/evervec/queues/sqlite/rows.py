@@ -13,6 +13,8 @@ from evervec.sqlite.statements import statements
 SQL = statements("evervec.queues.sqlite", "queue.sql")
 
 Row: TypeAlias = tuple[Any, ...]
+Name: TypeAlias = tuple[str, str]
+"""A collection's tenant and its own name; cheaper to look up than a `Scope`."""
 
 REASON_MAX = 2_000
 STACK_MAX = 8_000
@@ -40,33 +42,34 @@ class Scopes:
     """Remembers which number and which lane belong to a collection; they never change."""
 
     def __init__(self) -> None:
-        self._numbers: dict[Scope, Row] = {}
+        self._numbers: dict[Name, Row] = {}
         self._scopes: dict[int, Scope] = {}
+
+    def known(self, name: Name) -> Row | None:
+        """Return (number, lane) of the collection called *name* if it is remembered."""
+        return self._numbers.get(name)
 
     def find(self, connection: apsw.Connection, scope: Scope) -> Row | None:
         """Return (number, lane) of *scope*, None if it never had a job."""
-        known = self._numbers.get(scope)
+        name = scope.tenant, scope.collection
+        known = self._numbers.get(name)
         if known is None:
-            known = connection.execute(
-                SQL["find_scope"], (scope.tenant, scope.collection)
-            ).fetchone()
+            known = connection.execute(SQL["find_scope"], name).fetchone()
         return known
 
-    def add(self, connection: apsw.Connection, scope: Scope) -> Row:
-        """Return (number, lane) of *scope*, which from now on has one."""
-        known = self.find(connection, scope)
-        if known is None:
-            connection.execute(SQL["tenant"], (scope.tenant,))
-            connection.execute(SQL["scope"], (scope.tenant, scope.collection))
+    def add(self, connection: apsw.Connection, name: Name) -> Row:
+        """Return (number, lane) of the collection called *name*, which from now on has one."""
+        place: Row | None = connection.execute(SQL["find_scope"], name).fetchone()
+        if place is None:
+            connection.execute(SQL["tenant"], (name[0],))
+            connection.execute(SQL["scope"], name)
             # Not remembered here: the transaction may still be rolled back.
-            known = connection.execute(
-                SQL["find_scope"], (scope.tenant, scope.collection)
-            ).fetchone()
-        if known is None:
-            raise StateError(f"the queue cannot keep the collection {scope.collection!r}")
-        return known
+            place = connection.execute(SQL["find_scope"], name).fetchone()
+        if place is None:
+            raise StateError(f"the queue cannot keep the collection {name[1]!r}")
+        return place
 
-    def keep(self, found: dict[Scope, Row]) -> None:
+    def keep(self, found: dict[Name, Row]) -> None:
         """Remember what is committed."""
         self._numbers.update(found)
 
