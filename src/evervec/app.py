@@ -207,8 +207,12 @@ class App:
             asked = [each for each in known if each.scope.tenant == tenant]
         else:
             asked = [await self.find(name, tenant=tenant) for name in collections]
+        if not query.strip():
+            raise ConfigError("the query is empty", hint="ask in words: a question, or a few terms")
+        if not asked:
+            return []
         vector = None
-        if mode != "lexical" and query.strip() and asked:
+        if mode != "lexical":
             for each in asked:
                 await self.engine.check_space(each)
             vector = (await self.embedder.embed([query], kind="query"))[0]

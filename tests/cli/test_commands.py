@@ -207,6 +207,7 @@ def test_a_write_by_another_program_is_searchable_after_a_sync(tmp_path):
     lines = synced.lines
     assert lines[-1] == {"done": True, "documents": 4, "failed": 0, "not_served": 0}
     assert sum(line.get("embedded", 0) for line in lines) == 4
+    assert sum(line.get("indexed", 0) for line in lines) == 4
     (hit,) = evervec(
         tmp_path, "search", "birds active in darkness", "-k", "1", "--json", *state
     ).json["hits"]

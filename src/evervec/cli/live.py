@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from evervec.app import App
 from evervec.cli.opening import percent, say, say_json, seconds
+from evervec.ports import Event
 from evervec.status import CollectionStatus
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Tally:
             ):
                 self._seen[tenant] = facts[-1].number
                 for fact in facts:
-                    new[fact.type] += 1
+                    new[_kind(fact)] += 1
                     new["embedded"] += fact.data.get("embedded", 0)
                     new["reused"] += fact.data.get("reused", 0)
         self.total += new
@@ -52,6 +53,13 @@ class Tally:
 
     async def _tenants(self) -> set[str]:
         return {each.scope.tenant for each in await self._app.collections()}
+
+
+def _kind(fact: Event) -> str:
+    """Tell a document that was looked at and found unchanged from one with something new."""
+    effort = fact.data.get("embedded", 0) + fact.data.get("reused", 0)
+    looked_at = fact.type == "document.indexed" and fact.data.get("chunks") and not effort
+    return "unchanged" if looked_at else fact.type
 
 
 class View:
@@ -108,6 +116,7 @@ class View:
         new = self._pending
         indexed = f"{new['document.indexed']:,} indexed"
         parts = [f"{indexed} ({new['embedded']:,} chunks embedded, {new['reused']:,} reused)"]
+        parts += [f"{new['unchanged']:,} unchanged"] if new["unchanged"] else []
         parts += [f"{new['document.deleted']:,} deleted"] if new["document.deleted"] else []
         parts += [f"{new['job.failed']:,} failed"] if new["job.failed"] else []
         documents = sum(status.documents for status in statuses)
@@ -123,13 +132,14 @@ class View:
         return " · ".join([*parts, after])
 
     def eta(self, backlog: int) -> str:
-        done = self._tally.total["document.indexed"]
+        done = self._tally.total["document.indexed"] + self._tally.total["unchanged"]
         took = time.monotonic() - self._began
         return seconds(backlog * took / done) if done else "?"
 
     def _line(self, statuses: Sequence[CollectionStatus]) -> dict[str, object]:
         return {
             "indexed": self._pending["document.indexed"],
+            "unchanged": self._pending["unchanged"],
             "deleted": self._pending["document.deleted"],
             "failed": self._pending["job.failed"],
             "embedded": self._pending["embedded"],

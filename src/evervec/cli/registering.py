@@ -77,7 +77,8 @@ async def declare(app: App, asked: argparse.Namespace, spec: Spec, name: str) ->
     return collection
 
 
-def _check_target(path: str) -> Path:
+def check_target(path: str) -> Path:
+    """Return where a target is. Raises ConfigError if there is nothing."""
     where = Path(path).expanduser()
     if not where.exists():
         raise ConfigError(
@@ -88,7 +89,7 @@ def _check_target(path: str) -> Path:
 
 async def target(app: App, asked: argparse.Namespace, path: str) -> None:
     """Register a folder or file; a database's collections must be registered with `watch`."""
-    where = _check_target(path)
+    where = check_target(path)
     if where.is_file() and _is_sqlite(where):
         await _watched(app, where)
         return
@@ -145,7 +146,7 @@ async def _scratch(asked: argparse.Namespace) -> AsyncIterator[App]:
 
 async def _plan(asked: argparse.Namespace) -> int:
     for path in asked.targets:
-        if _is_sqlite(_check_target(path)):
+        if _is_sqlite(check_target(path)):
             raise ConfigError(
                 f"{path!r} is a database, and which table is meant is not said",
                 hint="register it (`evervec watch FILE TABLE --text '…'`), then `evervec plan`",

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from evervec.app import App
 from evervec.cli.live import view_of
 from evervec.cli.opening import app_of, log_to_stderr, run, say, say_json
-from evervec.cli.registering import target
+from evervec.cli.registering import check_target, target
 from evervec.errors import ConfigError
 
 LOOK_SECONDS = 0.5
@@ -32,7 +32,10 @@ async def _serve(asked: argparse.Namespace, targets: list[str], *, captures: boo
     async with AsyncExitStack() as stack:
         app = app_of(asked)
         stack.push_async_callback(app.close)
-        await app.open(create=True)
+        for path in targets:
+            check_target(path)
+        # Without anything to follow, no empty state is left behind.
+        await app.open(create=bool(targets))
         for path in targets:
             await target(app, asked, path)
         if not await app.collections() and not captures:
