@@ -10,12 +10,13 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from evervec.clock import Clock
 from evervec.errors import LeaseLost
 from evervec.loop import guarded
 from evervec.model import Holder
-from evervec.ports import Queue
+from evervec.ports import Queue, Renewed
 
 BEATS = 4
 """Heartbeats a lease."""
@@ -23,6 +24,14 @@ MARGIN = 0.2
 """The last part of a lease in which it is not trusted any more."""
 STANDSTILL = 20
 """Leases without an answer from the model after which a worker counts as stuck."""
+
+
+class Renews(Protocol):
+    """The one verb of a queue that a keeper needs."""
+
+    async def renew(
+        self, fences: Sequence[int], *, holder: Holder, lease_for: float
+    ) -> Renewed: ...
 
 
 @dataclass(slots=True)
@@ -70,7 +79,7 @@ class Keeper:
             raise LeaseLost(f"lease {fence} was not renewed in time; its jobs belong to others")
         return kept.stopped
 
-    async def beat(self, queue: Queue, holder: Holder) -> None:
+    async def beat(self, queue: Renews, holder: Holder) -> None:
         """Renew every lease once. What the queue does not confirm is not trusted from here on."""
         asked, sent = self.fences(), self.sent()
         if not asked:

@@ -149,14 +149,16 @@ def _from_toml(tree: Any, written: Mapping[str, Any], path: str, prefix: str) ->
                 else f"known: {', '.join(known)}",
             )
         now = getattr(tree, name)
-        if isinstance(value, dict):
+        if isinstance(value, dict) and isinstance(now, (Work, Retention)):
             changes[name] = _from_toml(now, value, path, f"{prefix}{name}.")
             continue
         whole = isinstance(now, float) and type(value) is int
         if type(value) is not type(now) and not whole:
             raise ConfigError(
                 f"{path!r}: {prefix + name} = {value!r} is not {_kind(now)}",
-                hint=f"its default is {now!r}",
+                hint=f"write it as [{prefix}{name}]"
+                if isinstance(now, (Work, Retention))
+                else f"its default is {now!r}",
             )
         changes[name] = float(value) if whole else value
     return replace(tree, **changes)
@@ -186,7 +188,8 @@ def _from_environment(tree: Any, folded: Mapping[str, tuple[str, str]], prefix: 
 def _checked(settings: Settings) -> Settings:
     least = {"claim": 1, "slots": 1, "lease": 1.0, "attempts": 1, "crashes": 1, "poll": 0.01}
     for name, value in least.items():
-        if getattr(settings.worker, name) < value:
+        # Also what is no number at all (nan) is refused.
+        if not getattr(settings.worker, name) >= value:
             raise ConfigError(
                 f"worker.{name} = {getattr(settings.worker, name)} is too small",
                 hint=f"give at least {value}",
@@ -195,6 +198,5 @@ def _checked(settings: Settings) -> Settings:
 
 
 def _kind(value: object) -> str:
-    return {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[
-        type(value)
-    ]
+    kinds = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+    return kinds.get(type(value), "a table of settings")
