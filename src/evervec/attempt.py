@@ -183,14 +183,32 @@ class Attempts:
         lane = min((work.job.lane for work in works), default=Lane.BACKFILL)
         ensured = Ensured()
         alike: dict[tuple[bool, int | None], list[Work]] = {}
+        damaged = await self._damaged(embedding, works)
         for work in works:
-            alike.setdefault((work.job.force, self._together(work.job)), []).append(work)
+            force = work.job.force and work.job.job not in damaged
+            alike.setdefault((force, self._together(work.job)), []).append(work)
         for (force, together), mine in alike.items():
             part = await embedding.ensure(_wanted(mine), lane=lane, force=force, together=together)
             ensured.embedded |= part.embedded
             ensured.reused |= part.reused
             ensured.refused |= part.refused
         return ensured
+
+    async def _damaged(self, embedding: Embedding, works: Sequence[Work]) -> set[int]:
+        """Return the forced jobs of published documents that have lost vectors.
+
+        Whoever forces such a document wants it whole again: only what is lost costs anything.
+        """
+        forced = [work for work in works if work.job.force and work.published]
+        if not forced:
+            return set()
+        wanted = _wanted(forced)
+        lost = wanted.keys() - await embedding.known(wanted)
+        return {
+            work.job.job
+            for work in forced
+            if any((work.job.key.tenant, piece.digest) in lost for piece in _pieces(work))
+        }
 
     def _together(self, job: Job) -> int | None:
         """Return with how many texts those of *job* may share a request; None: as many as fit.
@@ -286,10 +304,11 @@ def _work(serving: Serving, job: Job, reading: Reading, stored: Stored | None) -
     if document is None:
         return Work(job, None, reading.version)
     _, digest, metadata = serving.recipe.rendered(document)
-    if not job.force and unchanged(digest, stored, serving.embedding.space):
+    published = unchanged(digest, stored, serving.embedding.space)
+    if published and not job.force:
         return Work(job, Prepared(digest, (), metadata), reading.version, touch=True)
     prepared = serving.recipe.prepare(document, serving.embedding.embedder)
-    return Work(job, prepared, reading.version)
+    return Work(job, prepared, reading.version, published=published)
 
 
 def _publication(work: Work, ensured: Ensured) -> Publication:

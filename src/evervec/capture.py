@@ -6,8 +6,9 @@ answered by a scan of everything that exists in the source and everything that i
 unchanged is noticed by its digest and costs no embedding.
 """
 
+import asyncio
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from evervec.faults import reach
 from evervec.model import Captured, Change, Id, Key, Lane, Scope
@@ -49,6 +50,9 @@ class Capture:
     control: QueueControl
     store: Store
     notebook: Notebook
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Following and `synced` may both step. One at a time, or each would put the same changes: the
+    second put comes when the first is being worked on, and the work is done once more."""
 
     async def open(self, *, scan: bool) -> None:
         """Make the source ready. A collection seen for the first time is scanned, if *scan*."""
@@ -60,6 +64,10 @@ class Capture:
 
     async def step(self) -> bool:
         """Move one batch of changes into the queue. False: there are none now."""
+        async with self._turn:
+            return await self._step()
+
+    async def _step(self) -> bool:
         captured = await self.source.changes(CHANGES)
         if captured is None:
             return False
@@ -82,6 +90,10 @@ class Capture:
 
     async def scan_step(self) -> bool:
         """Move one page of a scan into the queue. False: nothing to do now."""
+        async with self._turn:
+            return await self._scan_step()
+
+    async def _scan_step(self) -> bool:
         notes = await self.notebook.load(SCAN)
         if SCAN not in notes:
             return False

@@ -16,6 +16,8 @@ class Work:
     version: int
     touch: bool = False
     """The store holds this very text: only its version moves on."""
+    published: bool = False
+    """The store says that it holds this very text, and it is to be embedded all the same."""
 
 
 def unchanged(digest: bytes, stored: Stored | None, space: int) -> bool:
