@@ -30,7 +30,7 @@ async def failed_jobs(app):
     return await app.state.queue.jobs(states=(State.FAILED,))
 
 
-@pytest.mark.accepts("R-12", "001-16", "001-17", "001-34", "002-19", "002-25", "000-58")
+@pytest.mark.accepts("R-12", "001-16", "001-17", "001-34", "002-19", "002-25", "002-27", "000-58")
 async def test_a_poison_document_fails_alone_with_its_reason(shop, state, model):
     """The other 49 of its batch are searchable; what failed says why, and how it failed."""
     model.trouble.poison = "poison"
