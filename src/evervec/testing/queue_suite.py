@@ -45,6 +45,16 @@ def holder(name: str = "w1", *, pid: int = 1, started: int = 1, boot: str = BOOT
     return Holder(name, "host", pid, started, boot)
 
 
+OTHERS = (
+    holder("w2"),
+    holder(pid=2),
+    holder(started=2),
+    holder(boot="other"),
+    Holder("w1", "elsewhere", 1, 1, BOOT),
+)
+"""Each differs from `holder()` in one thing, and is therefore another process."""
+
+
 def key(document: int | str, *, tenant: str = "", collection: str = "c") -> Key:
     return Key(tenant, collection, encode_id(document))
 
@@ -133,12 +143,15 @@ class PutSuite:
         await queue.settle(lease.fence, all_of(lease, Done()))
         assert not (await take(queue)).jobs[0].force, "the change after it was not forced"
 
-    async def test_force_during_an_attempt_is_for_the_next(self, queue: WholeQueue) -> None:
+    @pytest.mark.parametrize("outcome", [Done(), Release(), Release(1)])
+    async def test_force_during_an_attempt_is_for_the_next(
+        self, queue: WholeQueue, clock: VirtualClock, outcome: Outcome
+    ) -> None:
         await queue.put(changes([1]))
-        for outcome in (Done(), Release()):
-            lease = await take(queue)
-            await queue.put([Change(key(1), force=True)])
-            await queue.settle(lease.fence, all_of(lease, outcome))
+        lease = await take(queue)
+        await queue.put([Change(key(1), force=True)])
+        await queue.settle(lease.fence, all_of(lease, outcome))
+        clock.advance(1)
         lease = await take(queue)
         assert lease.jobs[0].force
         assert (await queue.settle(lease.fence, all_of(lease, Done()))).ended
@@ -283,13 +296,14 @@ class ClaimSuite:
             assert len(lease.jobs) == 100, "the other tenant fills what is left"
 
     @pytest.mark.parametrize("limit", [1, 3, 10, 100])
+    @pytest.mark.parametrize("kind", list(Lane))
     async def test_every_lane_is_served_within_one_round(
-        self, queue: WholeQueue, limit: int
+        self, queue: WholeQueue, limit: int, kind: Lane
     ) -> None:
         """L2: with A lanes and k a claim, each within ceil(A / k) + 1 claims."""
         tenants = [f"t{number}" for number in range(30)]
         for tenant in tenants:
-            await queue.put(changes(range(40), tenant=tenant))
+            await queue.put(changes(range(40), tenant=tenant), lane=kind)
         quantum = max(1, min(8, limit // 8))
         rounds = -(-30 * quantum // limit) + 1
         served: set[str] = set()
@@ -298,13 +312,14 @@ class ClaimSuite:
         assert served == set(tenants)
 
     @pytest.mark.parametrize("limit", [1, 2, 5, 64, 200])
+    @pytest.mark.parametrize("kind", list(Lane))
     async def test_tiers_share_by_weight_in_claims_of_any_size(
-        self, queue: WholeQueue, limit: int
+        self, queue: WholeQueue, limit: int, kind: Lane
     ) -> None:
         tiers = {"f": Tier.FREE, "p": Tier.PREMIUM, "e": Tier.ENTERPRISE}
         for tenant, tier in tiers.items():
             await queue.set_tier(tenant, tier)
-            await queue.put(changes(range(1500), tenant=tenant))
+            await queue.put(changes(range(1500), tenant=tenant), lane=kind)
         counts: Counter[str] = Counter()
         while counts.total() < min(1400, 70 * limit):
             counts.update(job.key.tenant for job in (await take(queue, limit)).jobs)
@@ -392,9 +407,53 @@ class SettleSuite:
         await queue.put(changes([1]))
         settled = await queue.settle(lease.fence, all_of(lease, Done()))
         assert len(settled.ended) == len(settled.again) == 1
-        (again,) = (await take(queue)).jobs
+        lease = await take(queue)
+        (again,) = lease.jobs
         assert again.key == key(1)
         assert again.since == newer, "the age is that of the oldest change not yet seen"
+        clock.advance(5)
+        await queue.put(changes([1]))
+        await queue.settle(lease.fence, all_of(lease, Done()))
+        assert (await view(queue, key(1))).since == clock.now()
+
+    async def test_a_change_during_an_attempt_starts_over_if_that_succeeds(
+        self, queue: WholeQueue, clock: VirtualClock
+    ) -> None:
+        """What troubled the text that is published now says nothing of the next one."""
+        await queue.put(changes([1]))
+        await take(queue, by=holder("dead"))
+        await queue.reap()
+        for outcome in (Release(), Retry(0, "no", "E", "line 3")):
+            lease = await take(queue)
+            await queue.settle(lease.fence, all_of(lease, outcome))
+        before = await view(queue, key(1))
+        assert (before.attempts, before.crashes, before.releases) == (1, 1, 1)
+        assert (before.reason, before.kind, before.stack) == ("no", "E", "line 3")
+        lease = await take(queue)
+        await queue.put(changes([1]))
+        assert (await queue.settle(lease.fence, all_of(lease, Done()))).again
+        after = await view(queue, key(1))
+        assert (after.attempts, after.crashes, after.releases) == (0, 0, 0)
+        assert (after.reason, after.kind, after.stack) == ("", "", "")
+
+    async def test_history_holds_what_was_finished_and_nothing_else(
+        self, queue: WholeQueue, clock: VirtualClock
+    ) -> None:
+        names = ["finished", "changed", "released", "held"]
+        for name in [*names, "other"]:
+            await queue.put(changes([name]))
+            clock.advance(1)
+        mine, other = await take(queue, 4), await take(queue)
+        assert keys(other.jobs) == [key("other")]
+        number = {job.key: job.job for job in (*mine.jobs, *other.jobs)}
+        await queue.settle(mine.fence, {number[key("released")]: Release()})
+        await queue.put(changes(["changed"]))
+        done = [number[key(name)] for name in ("finished", "changed", "released", "other")]
+        settled = await queue.settle(mine.fence, dict.fromkeys(done, Done()))
+        assert settled.ended == {number[key("finished")]}
+        clock.advance(1)
+        now = clock.now()
+        assert await queue.prune(finished_before=now, parked_before=None, limit=9) == 1
 
     async def test_what_was_settled_for_one_reading_is_not_settled_for_the_next(
         self, queue: WholeQueue
@@ -421,6 +480,26 @@ class SettleSuite:
             waits.append(due - clock.now())
             clock.advance((due - clock.now()) / 1000)
         assert waits == [0, 50, 100, 200, 400, 800, 1600, 2000, 2000, 2000]
+
+    @pytest.mark.parametrize("revive", ["change", "person"])
+    async def test_a_revived_job_is_not_debounced_for_what_was(
+        self, queue: WholeQueue, clock: VirtualClock, revive: str
+    ) -> None:
+        await queue.put(changes([1]))
+        for _ in range(3):
+            clock.advance(2)
+            lease = await take(queue)
+            await queue.put(changes([1]))
+            await queue.settle(lease.fence, all_of(lease, Done()))
+        await queue.cancel([key(1)])
+        if revive == "change":
+            await queue.put(changes([1]))
+        else:
+            await queue.replay([job.job for job in await queue.jobs()])
+        lease = await take(queue)
+        await queue.put(changes([1]))
+        await queue.settle(lease.fence, all_of(lease, Done()))
+        assert (await view(queue, key(1))).due == clock.now()
 
     @pytest.mark.accepts("002-25", "R-09")
     async def test_a_retry_runs_again_after_its_backoff_and_not_before(
@@ -479,6 +558,9 @@ class SettleSuite:
         self, queue: WholeQueue, outcome: Outcome
     ) -> None:
         """Rule 8, S10: a job is dead for one reading only."""
+        await queue.put(changes([2]))
+        lease = await take(queue)
+        await queue.settle(lease.fence, all_of(lease, Fail("other", "E")))
         await queue.put(changes([1]))
         lease = await take(queue)
         await queue.settle(lease.fence, all_of(lease, Retry(0, "no", "E")))
@@ -487,6 +569,8 @@ class SettleSuite:
         settled = await queue.settle(lease.fence, all_of(lease, outcome))
         assert settled.again
         assert not settled.ended
+        other = await view(queue, key(2))
+        assert other.state is State.FAILED
         (job,) = (await take(queue)).jobs
         assert job.attempts == 0
 
@@ -582,16 +666,7 @@ class LeaseSuite:
         clock.advance(LEASE_FOR - 0.001)
         assert not await queue.reap()
 
-    @pytest.mark.parametrize(
-        "other",
-        [
-            holder("w2"),
-            holder(pid=2),
-            holder(started=2),
-            holder(boot="other"),
-            Holder("w1", "elsewhere", 1, 1, BOOT),
-        ],
-    )
+    @pytest.mark.parametrize("other", OTHERS)
     async def test_only_the_holder_itself_renews(self, queue: WholeQueue, other: Holder) -> None:
         await queue.put(changes([1]))
         lease = await take(queue)
@@ -683,6 +758,30 @@ class LeaseSuite:
         assert (job.state, job.crashes, job.attempts) == (State.QUARANTINED, 3, 0)
         assert "died 3 times" in job.reason
 
+    @pytest.mark.parametrize("kind", list(Lane))
+    @pytest.mark.parametrize("others", [1, 16])
+    async def test_larger_groups_of_suspects_in_the_other_lane_hide_no_smaller_one(
+        self, queue: WholeQueue, clock: VirtualClock, kind: Lane, others: int
+    ) -> None:
+        for count, lane in ((others, Lane(1 - kind)), (1, kind)):
+            clock.advance(1)
+            await queue.put([Change(key(n, collection=lane.name)) for n in range(count)], lane=lane)
+            await take(queue, lane=lane, by=holder("dead"))
+            await queue.reap()
+        small = await take(queue, lane=kind)
+        assert keys(small.jobs) == [key(0, collection=kind.name)]
+
+    async def test_groups_of_suspects_that_are_held_hide_no_smaller_one(
+        self, queue: WholeQueue
+    ) -> None:
+        await queue.put(changes(range(16)))
+        await take(queue, by=holder("dead"))
+        await queue.reap()
+        await take(queue, by=holder("dead"))
+        await queue.reap()
+        sizes = [len((await take(queue, by=holder(f"w{n}"))).jobs) for n in range(9)]
+        assert sizes == [2] * 7 + [1] * 2
+
     async def test_suspects_and_the_rest_take_turns(self, queue: WholeQueue) -> None:
         await queue.put(changes(range(20)))
         await take(queue, by=holder("dead"))
@@ -723,6 +822,17 @@ class LeaseSuite:
         assert len((await take(queue, by=holder("w2"))).jobs) == 1
         await queue.settle(lone.fence, all_of(lone, Done()))
         assert len((await take(queue)).jobs) == 1
+
+    async def test_a_lone_suspect_stops_no_other_process(self, queue: WholeQueue) -> None:
+        await queue.put(changes([1]))
+        await take(queue, by=holder("dead"))
+        await queue.reap()
+        lone = await take(queue)
+        for number, other in enumerate(OTHERS):
+            for document in range(2):
+                await queue.put(changes([f"{number}.{document}"]))
+                assert len((await take(queue, by=other)).jobs) == 1
+        assert (await queue.settle(lone.fence, all_of(lone, Done()))).ended
 
     async def test_a_busy_process_makes_room_for_a_lone_suspect(self, queue: WholeQueue) -> None:
         await queue.put(changes([1]))
@@ -864,6 +974,10 @@ class ControlSuite:
         renewed = await queue.renew([lease.fence], holder=holder(), lease_for=LEASE_FOR)
         assert renewed.held == {lease.fence}
         assert renewed.stopped == {one.job}
+        await queue.put(changes([3]))
+        elsewhere = await take(queue, by=holder("w2"))
+        renewed = await queue.renew([elsewhere.fence], holder=holder("w2"), lease_for=LEASE_FOR)
+        assert not renewed.stopped, "that is another's job"
         await queue.put(changes([1]))
         assert (await queue.settle(lease.fence, all_of(lease, Done()))).ended == {two.job}
         assert keys((await take(queue)).jobs) == [key(1)]
@@ -1004,6 +1118,20 @@ class ControlSuite:
         assert set(await queue.find([key(1), key(2), key(3)])) == {key(2), key(3)}
         assert await queue.prune(finished_before=now, parked_before=now + 1, limit=0) == 0
         assert await queue.prune(finished_before=now, parked_before=now + 1, limit=9) == 1
+
+    @pytest.mark.parametrize("revive", ["change", "person"])
+    async def test_a_revived_job_is_not_parked_any_more(
+        self, queue: WholeQueue, clock: VirtualClock, revive: str
+    ) -> None:
+        await queue.put(changes([1]))
+        await queue.cancel([key(1)])
+        if revive == "change":
+            await queue.put(changes([1]))
+        else:
+            await queue.replay([job.job for job in await queue.jobs()])
+        clock.advance(1)
+        assert await queue.prune(finished_before=0, parked_before=clock.now(), limit=9) == 0
+        assert (await view(queue, key(1))).state is State.READY
 
     async def test_waiting_ends_with_work_with_what_is_due_and_with_time(
         self, queue: WholeQueue

@@ -43,7 +43,6 @@ set state = 0,
     crashes = 0,
     releases = 0,
     streak = 0,
-    together = 0,
     ended_at = null,
     newer = null,
     force = force > 0,
@@ -57,7 +56,6 @@ returning job, scope, document
 -- name: fence
 update queue_meta
 set fence = fence + 1
-where one = 1
 returning fence
 
 -- name: stop
@@ -71,8 +69,7 @@ where scope = ?1
 -- name: cancel
 update job
 set state = 5,
-    ended_at = ?3,
-    together = 0
+    ended_at = ?3
 where scope = ?1
     and document = ?2
     and state in (0, 1, 2, 6)
@@ -114,13 +111,11 @@ returning fence
 -- name: set_mode
 update queue_meta
 set mode = ?1
-where one = 1
-    and mode <> ?1
+where mode <> ?1
 
 -- name: mode
 select mode, (select count(*) from job where state = 2)
 from queue_meta
-where one = 1
 
 -- name: set_tier
 insert into queue_tenant (tenant, tier)

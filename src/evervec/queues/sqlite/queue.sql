@@ -3,7 +3,6 @@
 -- name: meta
 select fence, mode, live_lane, live_spent, backfill_lane, backfill_spent
 from queue_meta
-where one = 1
 
 -- name: tenant
 insert into queue_tenant (tenant)
@@ -12,10 +11,13 @@ on conflict (tenant) do nothing
 
 -- name: scope
 insert into queue_scope (lane, tenant, collection)
-select number, tenant, ?2
-from queue_tenant
-where tenant = ?1
-on conflict (tenant, collection) do nothing
+values (
+    (
+        select number
+        from queue_tenant
+        where tenant = ?1
+    ), ?1, ?2
+)
 
 -- name: find_scope
 select number, lane
@@ -60,7 +62,6 @@ on conflict (scope, document) do update set
     end,
     since = case
         when state in (3, 4, 5) then excluded.since
-        when state = 2 then since
         else min(since, excluded.since)
     end,
     newer = case
@@ -71,7 +72,6 @@ on conflict (scope, document) do update set
     crashes = case when state in (3, 4, 5) then 0 else crashes end,
     releases = case when state in (3, 4, 5) then 0 else releases end,
     streak = case when state in (3, 4, 5) then 0 else streak end,
-    together = case when state in (3, 4, 5) then 0 else together end,
     reason = case when state in (3, 4, 5) then '' else reason end,
     kind = case when state in (3, 4, 5) then '' else kind end,
     stack = case when state in (3, 4, 5) then '' else stack end,
@@ -135,9 +135,7 @@ where name = ?1
 update job
 set state = 2,
     lease = ?1,
-    took = want,
-    force = force > 0,
-    newer = null
+    took = want
 where job in (
     select job
     from job
@@ -173,15 +171,13 @@ with recursive walk (lane) as (
 select walk.lane, queue_tenant.tier
 from walk
 join queue_tenant on queue_tenant.number = abs(walk.lane)
-where walk.lane is not null
 
 -- name: claim
 update job
 set state = 2,
     lease = ?1,
     took = want,
-    force = force > 0,
-    newer = null
+    together = 0
 where job in (
     select job
     from job
@@ -199,7 +195,6 @@ set fence = ?1,
     live_spent = ?3,
     backfill_lane = ?4,
     backfill_spent = ?5
-where one = 1
 
 -- name: lease
 insert into lease (fence, name, host, pid, started, boot, expires, size)
@@ -252,7 +247,6 @@ set state = 1,
     attempts = 0,
     crashes = 0,
     releases = 0,
-    together = 0,
     since = coalesce(newer, since),
     newer = null,
     force = force >> 1,
@@ -276,7 +270,6 @@ update job
 set state = 1,
     run_key = ?2,
     attempts = attempts + 1,
-    together = 0,
     reason = ?3,
     kind = ?4,
     stack = ?5
@@ -287,7 +280,6 @@ update job
 set state = 3,
     ended_at = ?2,
     attempts = attempts + 1,
-    together = 0,
     reason = ?3,
     kind = ?4,
     stack = ?5
@@ -299,7 +291,6 @@ update job
 set state = 1,
     run_key = ?2,
     attempts = 0,
-    together = 0,
     force = force > 0,
     newer = null
 where job = ?1
@@ -309,7 +300,6 @@ where job = ?1
 update job
 set state = 0,
     releases = releases + 1,
-    together = 0,
     force = force > 0,
     newer = null,
     reason = ?2
@@ -320,7 +310,6 @@ update job
 set state = 1,
     run_key = ?3,
     releases = releases + 1,
-    together = 0,
     force = force > 0,
     newer = null,
     reason = ?2
@@ -378,7 +367,6 @@ where state = 2
 update job
 set state = 4,
     ended_at = ?2,
-    together = 0,
     reason = ?4,
     kind = 'crash'
 where state = 6

@@ -34,7 +34,8 @@ create table queue_scope (
 -- `run_key` is the order inside a lane (ready_at + priority minutes); while delayed, when it is due.
 -- `newer` is when the first change came that the present holder has not seen.
 -- `force`: bit 1 for the attempt to come or under way, bit 2 came while it was under way.
--- `together` is how many suspects may be taken at once. `ended_at` is set while parked.
+-- `together` is how many suspects may be taken at once, 0 for what was taken as ready.
+-- `ended_at` is set while parked.
 create table job (
     job integer primary key autoincrement,
     scope integer not null,
