@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from hashlib import blake2b
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from evervec import faults
 from evervec.errors import EvervecError
 from evervec.model import Chunk, Holder, Lane, Lease, Piece, Publication, Scope, Verdict
 from evervec.outcome import Outcome
-from evervec.ports import Renewed, Settled
+from evervec.ports import Renewed, Settled, Vector
 from evervec.queues.sqlite import SqliteQueue
 from evervec.sqlite.database import Database
 from evervec.stores.sqlite import SqliteStore
@@ -69,6 +69,11 @@ class WatchedDatabase(Database):
     doing = ""
     after_commit: Callable[[str, apsw.Connection], None] | None = None
 
+    @cached_property
+    def connection(self) -> apsw.Connection:
+        """The only one there is: all runs on one thread."""
+        return self.read_now(lambda connection: connection)
+
     def write_now(self, work: Callable[[apsw.Connection], T], label: str = "") -> T:
         self.doing = label
         try:
@@ -76,7 +81,7 @@ class WatchedDatabase(Database):
         finally:
             # Also when the answer is lost: what is committed must be right.
             if self.after_commit is not None:
-                self.after_commit(label, self._connection())
+                self.after_commit(label, self.connection)
             self.doing = ""
         return answer
 
@@ -96,11 +101,9 @@ class _Room:
         loop = SimulatedLoop(0)
         loop.run_until_complete(SqliteStore(self.database).open())
         loop.dispose()
-        self.connection = self.database._connection()
-        # Plans that ignore bound values: statements are then not prepared anew at each use.
-        self.connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+        self.connection = self.database.connection
         self.world: World | None = None
-        self.audit = Audit(self.connection, may_settle=self._may_settle)
+        self.audit = Audit(self.connection, may_settle=self._may_settle, may_reap=self._may_reap)
         tables = self.connection.execute(
             "select name from pragma_table_list where schema = 'main' and type = 'table'"
             " and name not in ('sqlite_schema', 'evervec_schema')"
@@ -114,6 +117,9 @@ class _Room:
 
     def _may_settle(self, fence: int) -> bool:
         return self.world is None or self.world.may_settle(fence)
+
+    def _may_reap(self, pid: int, expires: int) -> bool:
+        return self.world is None or self.world.may_reap(pid, expires)
 
     def empty(self) -> None:
         run = self.connection.execute
@@ -143,13 +149,18 @@ class WatchedQueue(SqliteQueue):
     async def claim(
         self, limit: int, *, holder: Holder, lease_for: float, lane: Lane | None = None
     ) -> Lease | None:
+        sent = self._world.clock.boot()
         lease = await super().claim(limit, holder=holder, lease_for=lease_for, lane=lane)
         if lease is not None:
+            self._world.ends[lease.fence] = sent + int(lease_for * 1000)
             self._world.fences.setdefault(self._world.me, set()).add(lease.fence)
         return lease
 
     async def renew(self, fences: Sequence[int], *, holder: Holder, lease_for: float) -> Renewed:
+        sent = self._world.clock.boot()
         renewed = await super().renew(fences, holder=holder, lease_for=lease_for)
+        self._world.ends.update(dict.fromkeys(renewed.held, sent + int(lease_for * 1000)))
+        self._world.check_strangers(renewed.held)
         self._world.rare["lease lost at renewal"] += len(set(fences) - renewed.held)
         return renewed
 
@@ -171,9 +182,20 @@ class WatchedStore(SqliteStore):
         self, publications: Sequence[Publication], *, fence: int, space: int
     ) -> Sequence[Verdict]:
         self._world.publishing[self._world.me] = fence
+        self._world.check_trust(fence)
         verdicts = await super().publish(publications, fence=fence, space=space)
         self._world.rare.update(f"verdict {verdict}" for verdict in verdicts)
         return verdicts
+
+    async def keep(self, tenant: str, space: int, vectors: Mapping[bytes, Vector]) -> None:
+        self._world.ever_kept.update((tenant, digest) for digest in vectors)
+        await super().keep(tenant, space, vectors)
+
+    async def known(self, tenant: str, space: int, digests: Sequence[bytes]) -> frozenset[bytes]:
+        known = await super().known(tenant, space, digests)
+        if any((tenant, digest) not in self._world.ever_kept for digest in known):
+            self._world.violate(f"S12: tenant {tenant!r} was told what another one has")
+        return known
 
 
 class _Defects(logging.Handler):
@@ -222,6 +244,7 @@ class World:
         self.writer = Writer(self.tables, self.dice, documents=self.dice.choice((2, 4, 8)))
         self.chaos = Chaos(self.loop, Faults() if calm else self._draw_faults(), clock=self.clock)
         self.trouble = 0.0 if calm else self.dice.choice((0.0, 0.0, 0.02, 0.1))
+        self.slowness = 0.0 if calm else self.dice.choice((0.0, 0.0, 0.1, 0.4))
         room = _room()
         room.empty()
         self.database = room.database
@@ -232,6 +255,11 @@ class World:
         self.rare: Counter[str] = Counter()
         self.fences: dict[Actor, set[int]] = {}
         self.publishing: dict[Actor, int] = {}
+        self.ends: dict[int, int] = {}
+        """Until when a lease may be trusted at most, as its holder was told."""
+        self.trusts_in_time = False
+        """Whether workers promise to publish only while their lease lasts."""
+        self.ever_kept: set[tuple[str, bytes]] = set()
         self.embedded: Counter[tuple[str, bytes]] = Counter()
         self.holders: dict[int, Actor] = {}
         self.commits = 0
@@ -289,6 +317,26 @@ class World:
         if self.database.doing != "queue.settle" or self.loop.current is None:
             return True
         return fence in self.fences.get(self.loop.current, set())
+
+    def may_reap(self, pid: int, expires: int) -> bool:
+        actor = self.holders.get(pid)
+        return expires <= self.clock.boot() or actor is None or not actor.alive
+
+    def violate(self, what: str) -> None:
+        self._violation = self._violation or Violation(what)
+
+    def check_strangers(self, held: frozenset[int]) -> None:
+        """S7: check that nobody renews what was given to another process."""
+        given = {
+            fence for actor, mine in self.fences.items() if actor is not self.me for fence in mine
+        }
+        if held & given:
+            self.violate(f"S7: leases {sorted(held & given)} were renewed by a stranger")
+
+    def check_trust(self, fence: int) -> None:
+        """S5: between asking whether the lease lasts and publishing, no time passes."""
+        if self.trusts_in_time and self.clock.boot() >= self.ends[fence]:
+            self.violate(f"S5: a worker went to publish under lease {fence}, which was over")
 
     # Processes that are started again when they die
 
@@ -382,8 +430,6 @@ class World:
             report.violation = f"{type(error).__name__}: {error}"
         finally:
             faults.hook = None
-            log.removeHandler(defects)
-            log.propagate = True
             if defects.found and not report.violation:
                 report.violation = "; ".join(defects.found)
             self.rare.update(self.audit.reached())
@@ -395,6 +441,9 @@ class World:
             report.digest = self.loop.digest
             report.faults.update(self.chaos.counts)
             report.rare.update(self.rare)
-            self.loop.dispose()
             self.database.after_commit = None
+            # What is unwound now may complain, to nobody.
+            self.loop.dispose()
+            log.removeHandler(defects)
+            log.propagate = True
         return report

@@ -60,8 +60,9 @@ class Recorded(Database):
         return self.read_now(content)
 
     def set(self, pragma: str, value: str) -> None:
+        connection = self.read_now(lambda connection: connection)
         with self._plain_words():
-            self._connection().pragma(pragma, value)
+            connection.pragma(pragma, value)
 
 
 @contextmanager

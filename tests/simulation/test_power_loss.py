@@ -6,7 +6,6 @@ still being recovered from. What is found must be, row by row, what the last rep
 or that plus the one commit that was under way.
 """
 
-import os
 import random
 import shutil
 import time
@@ -18,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 import apsw
 import pytest
+from tests.simulation.budget import seconds
 from tests.simulation.harness import SPACE, digest, expect, pieces, vector
 from tests.simulation.recorded import Content, State, closing_loop
 
@@ -32,8 +32,7 @@ from evervec.testing.powerloss import Disk
 CUTS = 200
 LIVES = 5
 """Cuts that one database sees, one after the other."""
-BUDGET = float(os.environ.get("EVERVEC_TEST_BUDGET", "0"))
-SECONDS = BUDGET / 16
+SECONDS = seconds(0.04, at_least=0.0)
 PARTS = 4
 
 TENANTS = ("one", "two")

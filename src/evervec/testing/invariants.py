@@ -10,6 +10,10 @@ tombstone stays; S5 one holder a job, and its leases grow; S6 no change is lost:
 has a job or an unread log entry; S7 nobody settles what others hold; S9 a paused queue hands out
 nothing; S10 no job is parked for what is not wanted any more; S12 no orphans, no vectors across
 tenants; S13 each vector belongs to its text; S14 no text in events or reasons; S15 the books agree.
+
+S8 (jobs in flight a tenant) and S11 (grants of a rate limiter) do not apply: the product has neither
+limit, so there is nothing to break. S16 (everything holds across a migration up and down) does not
+apply either: each component has one schema so far, and none is ever taken back.
 """
 
 from collections import Counter
@@ -28,6 +32,8 @@ STEPS = (
     "audit",
     "audit_version",
     "audit_tombstone",
+    "audit_bar",
+    "audit_reap",
     "audit_claim",
     "audit_hold",
     "audit_settle",
@@ -56,14 +62,29 @@ Expect = Callable[[str], Expected]
 class Audit:
     """Temporary triggers that write down every step that breaks a rule."""
 
-    def __init__(self, connection: apsw.Connection, *, may_settle: Callable[[int], bool]) -> None:
-        """*may_settle* says whether whoever writes now was ever given the lease of that fence."""
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        *,
+        may_settle: Callable[[int], bool],
+        may_reap: Callable[[int, int], bool],
+    ) -> None:
+        """Watch what *connection* does.
+
+        *may_settle* says whether whoever writes now was ever given the lease of that fence;
+        *may_reap* whether a lease is over whose holder's pid and end on the boot clock these are.
+        """
         self._connection = connection
 
         def answer(*values: float | str | bytes | None) -> int:
             return int(may_settle(int(str(values[0]))))
 
+        def reapable(*values: float | str | bytes | None) -> int:
+            pid, expires = (int(str(value)) for value in values)
+            return int(may_reap(pid, expires))
+
         connection.create_scalar_function("may_settle", answer, 1)
+        connection.create_scalar_function("may_reap", reapable, 2)
         for name in STEPS:
             connection.execute(SQL[name])
 

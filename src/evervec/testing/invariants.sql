@@ -31,6 +31,26 @@ begin
     insert into audit values ('S4', printf('the tombstone of %s was removed', old.id));
 end
 
+-- name: audit_bar
+-- What was cancelled while it was worked on is not published.
+create temp trigger audit_bar after update of version, fence on main.store_document
+when new.fence <= new.bar
+    and (new.version, new.fence) is not (old.version, old.fence)
+begin
+    insert into audit
+    values ('S7', printf('%s was published under fence %d, barred up to %d', new.id, new.fence, new.bar));
+end
+
+-- name: audit_reap
+-- Only a lease that ran out, or whose holder is dead, may be taken back.
+create temp trigger audit_reap after update of state on main.job
+when old.state = 2 and new.state = 6
+    and exists (select 1 from main.lease where fence = old.lease and may_reap(pid, expires) = 0)
+begin
+    insert into audit
+    values ('S5', printf('job %d was taken from the living holder of lease %d', new.job, old.lease));
+end
+
 -- name: audit_claim
 create temp trigger audit_claim after update of state on main.job
 when new.state = 2 and old.state is not 2

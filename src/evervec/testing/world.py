@@ -47,12 +47,16 @@ class Table:
     notes: dict[str, bytes] = field(default_factory=dict)
     """What a `Notes` keeps; durable."""
     texts_ever: set[str] = field(default_factory=set)
+    texts_before: dict[Id, str] = field(default_factory=dict)
+    """What each document said before its newest change."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def commit(self, changes: Mapping[Id, Row | None], touched: Sequence[Id]) -> None:
         """Apply a transaction: None deletes; *touched* are ids whose embedded text changed."""
         self.version += 1
         for document, row in changes.items():
+            if document in self.rows:
+                self.texts_before[document] = self.rows[document].body
             if row is None:
                 self.rows.pop(document, None)
             else:
@@ -128,7 +132,7 @@ class Writer:
         dice = self.dice
         document = dice.choice(self.ids)
         now = changes[document] if document in changes else table.rows.get(document)
-        what = dice.choice(("write", "write", "write", "delete", "touch", "rename", "copy"))
+        what = dice.choice(("write", "write", "write", "delete", "touch", "rename", "copy", "undo"))
         if now is None or what == "write":
             self._count("insert" if now is None else "update")
             changes[document] = Row(self.text())
@@ -140,6 +144,10 @@ class Writer:
             self._count("touch")
             changes[document] = Row(now.body, now.seen + 1)
             return
+        elif what == "undo":
+            # Equal to what is stored, perhaps, though it changed twice.
+            self._count("undo")
+            changes[document] = Row(table.texts_before.get(document, now.body))
         elif what == "rename":
             self._count("rename")
             changes[document] = None
