@@ -302,7 +302,7 @@ class _Run:
         return chunks.get(state.document, []) if state else []
 
     def _remove(self, rows: Sequence[ChunkRow]) -> None:
-        self._writes.remove_chunk.extend((row.chunk,) for row in rows)
+        self._writes.remove_chunk.extend(row.chunk for row in rows)
         self._writes.left.update(row.vector for row in rows)
 
     def _save(

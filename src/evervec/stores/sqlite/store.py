@@ -22,7 +22,7 @@ from evervec.sqlite.database import Database
 from evervec.stores.sqlite.publish import collection_of, made, publish
 from evervec.stores.sqlite.rows import COLLECTION_BITS, stored
 from evervec.stores.sqlite.search import Searcher
-from evervec.stores.sqlite.writes import SQL
+from evervec.stores.sqlite.writes import SQL, add_words, remove_chunks, remove_words
 
 FORGET_DOCUMENTS = 1_000
 """How many documents of a forgotten collection one transaction deletes."""
@@ -279,7 +279,9 @@ def _forget_some(connection: apsw.Connection, *, number: int, now: int) -> bool:
         connection.execute(SQL["remove_collection"], {"number": number})
         return False
     these = apsw.carray(array("q", documents))
-    vectors = {row[0] for row in connection.execute(SQL["remove_chunks"], {"documents": these})}
+    rows: list[Any] = connection.execute(SQL["chunks_to_remove"], {"documents": these}).fetchall()
+    remove_chunks(connection, [chunk for chunk, _ in rows])
+    vectors = {vector for _, vector in rows}
     connection.executemany(
         SQL["leave"], [{"vector": vector, "since": now} for vector in sorted(vectors)]
     )
@@ -298,7 +300,9 @@ def _replace_vector(connection: apsw.Connection, number: int, value: bytes) -> N
         n = connection.execute(SQL["take_chunk_number"], {"number": collection}).get
         if n is not None:
             new = (collection << COLLECTION_BITS) | n
+            remove_words(connection, [chunk])
             connection.execute(SQL["renumber"], {"chunk": chunk, "new": new})
+            add_words(connection, [new])
 
 
 def _blob(vector: Vector) -> bytes:

@@ -147,6 +147,23 @@ values (
     :chunk, :document, :position, :vector, :first, :last, :page, :digest, :heading, :text, :words
 )
 
+-- name: add_words
+-- The full text follows its chunks by statements over sets. Triggers cannot forget it, but they
+-- make it write a piece of its own for each row: publishing took two to three times as long.
+insert into store_text (rowid, words)
+select chunk, words
+from store_words
+where chunk in (select value from carray(:chunks))
+order by chunk
+
+-- name: remove_words
+-- Before the chunks go: the full text must be told what it once was given.
+insert into store_text (store_text, rowid, words)
+select 'delete', chunk, words
+from store_words
+where chunk in (select value from carray(:chunks))
+order by chunk
+
 -- name: move_chunk
 update store_chunk set
     position = :position,
@@ -228,10 +245,10 @@ from store_document
 where collection = :collection
 limit :limit
 
--- name: remove_chunks
-delete from store_chunk
+-- name: chunks_to_remove
+select chunk, vector
+from store_chunk
 where document in (select value from carray(:documents))
-returning vector
 
 -- name: remove_documents
 delete from store_document

@@ -1,8 +1,8 @@
 """What a transaction of publications writes: collected first, then carried out in sets."""
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any
 
 import apsw
@@ -33,7 +33,7 @@ class Collection:
 class Writes:
     """Rows on their way into the database, one list a statement, in the order of the fields."""
 
-    remove_chunk: list[tuple[int]] = field(default_factory=list)
+    remove_chunk: list[int] = field(default_factory=list)
     add_document: list[dict[str, Any]] = field(default_factory=list)
     replace_document: list[dict[str, Any]] = field(default_factory=list)
     touch_document: list[dict[str, Any]] = field(default_factory=list)
@@ -53,12 +53,12 @@ class Writes:
     ) -> None:
         """Write everything, in the caller's transaction."""
         run = connection.executemany
-        # In the order of their numbers: the full text writes a piece of its own at each step back.
-        run(SQL["remove_chunk"], sorted(self.remove_chunk))
+        remove_chunks(connection, self.remove_chunk)
         run(SQL["add_document"], self.add_document)
         run(SQL["replace_document"], self.replace_document)
         run(SQL["touch_document"], self.touch_document)
-        run(SQL["add_chunk"], sorted(self.add_chunk, key=itemgetter(0)))
+        run(SQL["add_chunk"], self.add_chunk)
+        add_words(connection, [row[0] for row in self.add_chunk])
         run(SQL["move_chunk"], self.move_chunk)
         run(SQL["use"], [(vector,) for vector in sorted(self.use)])
         # After the new chunks are in: a vector that only changed hands is in use.
@@ -81,3 +81,21 @@ class Writes:
             ],
         )
         append(connection, self.facts, at=at)
+
+
+def add_words(connection: apsw.Connection, chunks: Sequence[int]) -> None:
+    """Let the full text find these chunks, which are in their table by now."""
+    if chunks:
+        connection.execute(SQL["add_words"], {"chunks": apsw.carray(array("q", chunks))})
+
+
+def remove_words(connection: apsw.Connection, chunks: Sequence[int]) -> None:
+    """Take these chunks out of the full text while they are still in their table."""
+    if chunks:
+        connection.execute(SQL["remove_words"], {"chunks": apsw.carray(array("q", chunks))})
+
+
+def remove_chunks(connection: apsw.Connection, chunks: Sequence[int]) -> None:
+    """Delete chunks, from the full text as well."""
+    remove_words(connection, chunks)
+    connection.executemany(SQL["remove_chunk"], [(chunk,) for chunk in sorted(chunks)])

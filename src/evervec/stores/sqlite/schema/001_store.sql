@@ -93,6 +93,7 @@ create index store_chunk_by_document on store_chunk (document);
 
 create index store_chunk_by_vector on store_chunk (vector);
 
+-- The one place that says what the full text is made of.
 create view store_words as
 select chunk, coalesce(words, heading || char(10) || text) as words
 from store_chunk;
@@ -104,21 +105,3 @@ create virtual table store_text using fts5 (
     content_rowid = 'chunk',
     tokenize = 'unicode61 remove_diacritics 2'
 );
-
--- Triggers, so that no statement can forget the full text.
-create trigger store_chunk_added after insert on store_chunk begin
-    insert into store_text (rowid, words)
-    values (new.chunk, coalesce(new.words, new.heading || char(10) || new.text));
-end;
-
-create trigger store_chunk_removed after delete on store_chunk begin
-    insert into store_text (store_text, rowid, words)
-    values ('delete', old.chunk, coalesce(old.words, old.heading || char(10) || old.text));
-end;
-
-create trigger store_chunk_renumbered after update of chunk on store_chunk begin
-    insert into store_text (store_text, rowid, words)
-    values ('delete', old.chunk, coalesce(old.words, old.heading || char(10) || old.text));
-    insert into store_text (rowid, words)
-    values (new.chunk, coalesce(new.words, new.heading || char(10) || new.text));
-end;
