@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from collections import Counter
 from dataclasses import dataclass
 
 from hypothesis import HealthCheck, settings
@@ -48,6 +49,7 @@ class Model(RuleBasedStateMachine):
         self.rows: dict[object, Row] = {}
         self.leases: list[tuple[int, int, str, list[object]]] = []
         self.numbers: dict[tuple[int, object], int] = {}
+        self.open: dict[int, str] = {}
         self.mode = Mode.RUNNING
 
     def teardown(self):
@@ -78,7 +80,10 @@ class Model(RuleBasedStateMachine):
         claimable = {State.READY, State.SUSPECT, State.DELAYED}
         if lease is None:
             waiting = {row.state for row in self.rows.values()}
-            assert self.mode is not Mode.RUNNING or not waiting & {State.READY, State.SUSPECT}
+            # A suspect that has to be alone waits until its process holds nothing else.
+            busy = name in self.open.values()
+            ready = waiting & {State.READY, State.SUSPECT}
+            assert self.mode is not Mode.RUNNING or not ready or busy
             return
         assert self.mode is Mode.RUNNING
         assert 0 < len(lease.jobs) <= limit
@@ -95,6 +100,7 @@ class Model(RuleBasedStateMachine):
                 job.job,
             )
         taken = [job.key for job in lease.jobs]
+        self.open[lease.fence] = name
         self.leases.append((lease.fence, self.clock.boot() + 60_000, name, taken))
 
     @rule(pick=st.randoms(use_true_random=False), outcome=OUTCOMES)
@@ -115,6 +121,8 @@ class Model(RuleBasedStateMachine):
         for each, number in held.items():
             assert (number in settled.again) == self.rows[each].dirty
             self.end(each, self.rows[each], outcome)
+        if not any((row.state, row.fence) == (State.LEASED, fence) for row in self.rows.values()):
+            self.open.pop(fence, None)
 
     def end(self, each, row, outcome):
         if isinstance(outcome, Release):
@@ -135,17 +143,24 @@ class Model(RuleBasedStateMachine):
     @rule()
     def reap(self):
         now = self.clock.boot()
-        gone = {f: t for f, expires, name, t in self.leases if expires <= now or name == "dead"}
+        gone = {
+            fence: taken
+            for fence, expires, name, taken in self.leases
+            if fence in self.open and (expires <= now or name == "dead")
+        }
         expected = set()
+        names = Counter(self.open.values())
         for fence, taken in gone.items():
             for each in taken:
                 row = self.rows.get(each)
                 if row and (row.state, row.fence) == (State.LEASED, fence):
                     expected.add(each)
-                    row.crashes += len(taken) == 1
-                    killer = row.crashes >= 3 and not row.dirty
+                    alone = len(taken) == 1 and names[self.open[fence]] == 1
+                    row.crashes += alone
+                    killer = alone and row.crashes >= 3 and not row.dirty
                     row.state = State.QUARANTINED if killer else State.SUSPECT
         assert set(self.do(self.queue.reap())) == expected
+        self.open = {fence: name for fence, name in self.open.items() if fence not in gone}
 
     @rule(document=DOCUMENTS)
     def cancel(self, document):

@@ -7,6 +7,7 @@ The queue under test must use *clock*, quarantine at three crashes, hold that th
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 import pytest
@@ -198,6 +199,8 @@ class PutSuite:
             key(""),
         ]
         assert await queue.put([Change(each) for each in awkward]) == Put(len(awkward), 0)
+        for each in awkward:
+            assert set(await queue.find([each])) == {each}
         assert set(keys((await take(queue)).jobs)) == set(awkward)
 
     @pytest.mark.parametrize("park", [State.FAILED, State.QUARANTINED, State.CANCELLED])
@@ -417,7 +420,7 @@ class SettleSuite:
         assert (await view(queue, key(1))).since == clock.now()
 
     async def test_a_change_during_an_attempt_starts_over_if_that_succeeds(
-        self, queue: WholeQueue, clock: VirtualClock
+        self, queue: WholeQueue
     ) -> None:
         """What troubled the text that is published now says nothing of the next one."""
         await queue.put(changes([1]))
@@ -435,6 +438,30 @@ class SettleSuite:
         after = await view(queue, key(1))
         assert (after.attempts, after.crashes, after.releases) == (0, 0, 0)
         assert (after.reason, after.kind, after.stack) == ("", "", "")
+
+    @pytest.mark.parametrize(
+        "outcome", [Release(), Release(1), Retry(1, "no", "E"), Fail("no", "E"), None]
+    )
+    async def test_what_came_during_an_attempt_that_came_to_nothing_is_done_by_the_next(
+        self, queue: WholeQueue, clock: VirtualClock, outcome: Outcome | None
+    ) -> None:
+        """Its age and its force go with the next attempt, and end with it."""
+        await queue.put([Change(key(1), force=True)])
+        lease = await take(queue, by=holder("dead" if outcome is None else "w1"))
+        clock.advance(1)
+        await queue.put([Change(key(1), force=True)])
+        if outcome is None:
+            await queue.reap()
+        else:
+            await queue.settle(lease.fence, all_of(lease, outcome))
+        clock.advance(1)
+        lease = await take(queue)
+        assert lease.jobs[0].force
+        clock.advance(1)
+        await queue.put(changes([1]))
+        assert (await queue.settle(lease.fence, all_of(lease, Done()))).again
+        (job,) = (await take(queue)).jobs
+        assert (job.since, job.force) == (clock.now(), False)
 
     async def test_history_holds_what_was_finished_and_nothing_else(
         self, queue: WholeQueue, clock: VirtualClock
@@ -561,7 +588,7 @@ class SettleSuite:
         await queue.put(changes([2]))
         lease = await take(queue)
         await queue.settle(lease.fence, all_of(lease, Fail("other", "E")))
-        await queue.put(changes([1]))
+        await queue.put([Change(key(1), priority=1)])
         lease = await take(queue)
         await queue.settle(lease.fence, all_of(lease, Retry(0, "no", "E")))
         lease = await take(queue)
@@ -607,14 +634,14 @@ class SettleSuite:
         assert (await take(queue)).jobs[0].force
 
     async def test_outcomes_of_every_kind_go_in_one_set(self, queue: WholeQueue) -> None:
-        await queue.put(changes(range(6)))
+        await queue.put(changes(range(7)))
         lease = await take(queue)
-        kinds: list[Outcome] = [Done(), Retry(1, "r", "E"), Fail("f", "E"), Release()]
+        kinds: list[Outcome] = [Done(), Retry(1, "r", "E"), Fail("f", "E"), Release(), Release(1)]
         outcomes = {job.job: outcome for job, outcome in zip(lease.jobs, kinds, strict=False)}
         assert (await queue.settle(lease.fence, outcomes)).ended == set(outcomes)
         assert (await queue.mode())[1] == 2, "those without an outcome are still held"
         assert (await queue.renew([lease.fence], holder=holder(), lease_for=9)).held
-        rest = {job.job: Done() for job in lease.jobs[4:]}
+        rest = {job.job: Done() for job in lease.jobs[5:]}
         assert len((await queue.settle(lease.fence, rest)).ended) == 2
         assert not (await queue.renew([lease.fence], holder=holder(), lease_for=9)).held
 
@@ -718,6 +745,8 @@ class LeaseSuite:
         await take(queue, 1, by=holder("dead"))
         living = await take(queue, 1)
         assert len(await queue.reap()) == 1
+        renewed = await queue.renew([living.fence], holder=holder(), lease_for=LEASE_FOR)
+        assert renewed.held == {living.fence}
         assert (await queue.settle(living.fence, all_of(living, Done()))).ended
 
     async def test_after_a_restart_of_the_machine_every_lease_is_void(
@@ -757,6 +786,8 @@ class LeaseSuite:
         job = await view(queue, poison)
         assert (job.state, job.crashes, job.attempts) == (State.QUARANTINED, 3, 0)
         assert "died 3 times" in job.reason
+        assert job.kind == "crash"
+        assert (await queue.depth()).quarantined == 1
 
     @pytest.mark.parametrize("kind", list(Lane))
     @pytest.mark.parametrize("others", [1, 16])
@@ -850,6 +881,37 @@ class LeaseSuite:
             await queue.settle(each.fence, all_of(each, Done()))
         assert keys((await take(queue, 1)).jobs) == [key(2)]
 
+    @pytest.mark.parametrize(
+        "other", [holder("w2"), *(replace(other, name="dead") for other in OTHERS[1:])]
+    )
+    async def test_who_dies_alone_is_blamed_whatever_other_processes_hold(
+        self, queue: WholeQueue, other: Holder
+    ) -> None:
+        await queue.put(changes([1]))
+        await take(queue, by=holder("dead"))
+        await queue.put(changes([2]))
+        await take(queue, by=other)
+        await queue.reap()
+        assert (await view(queue, key(1))).crashes == 1
+
+    async def test_only_a_death_alone_leads_to_quarantine(self, queue: WholeQueue) -> None:
+        """One that died thrice and then lived is not parked for what its neighbours do."""
+        await queue.put([Change(key(1), priority=5)])
+        for _ in range(3):
+            await take(queue, by=holder("dead"))
+            await queue.put([Change(key(1), priority=5)])
+            await queue.reap()
+        lease = await take(queue)
+        await queue.settle(lease.fence, all_of(lease, Release()))
+        await queue.put(changes([2]))
+        assert len((await take(queue, by=holder("dead"))).jobs) == 2
+        await queue.reap()
+        job = await view(queue, key(1))
+        assert (job.state, job.crashes) == (State.SUSPECT, 3)
+        assert len((await take(queue, by=holder("dead"))).jobs) == 1
+        await queue.reap()
+        assert {job.crashes for job in await queue.jobs(states=[State.SUSPECT])} == {1, 3}
+
     async def test_who_dies_beside_others_is_not_blamed(self, queue: WholeQueue) -> None:
         for document in (1, 2):
             await queue.put(changes([document]))
@@ -934,7 +996,10 @@ class ControlSuite:
         await queue.put(changes([2]))
         clock.advance(100)
         old, waiting = await view(queue, key(1)), await view(queue, key(2))
+        await queue.put(changes([3]))
+        await queue.cancel([key(3)])
         assert await queue.replay([old.job, waiting.job, 99_999]) == 1
+        assert (await view(queue, key(3))).state is State.CANCELLED
         job = await view(queue, key(1))
         assert (job.job, job.key, job.since) == (old.job, old.key, old.since)
         assert (job.state, job.due) == (State.READY, clock.now())
@@ -966,11 +1031,15 @@ class ControlSuite:
     async def test_a_job_cancelled_while_it_is_held_does_not_count_any_more(
         self, queue: WholeQueue
     ) -> None:
-        await queue.put(changes([1, 2]))
+        await queue.put(changes([0]))
+        elsewhere = await take(queue, by=holder("w2"))
+        await queue.put(changes([1, 2, 3]))
         lease = await take(queue)
         fences = await queue.cancel([key(1)])
         assert fences[key(1)] > lease.fence
-        one, two = sorted(lease.jobs, key=lambda job: job.key)
+        one, two, three = sorted(lease.jobs, key=lambda job: job.key)
+        await queue.settle(elsewhere.fence, all_of(elsewhere, Done()))
+        await queue.settle(lease.fence, {three.job: Done()})
         renewed = await queue.renew([lease.fence], holder=holder(), lease_for=LEASE_FOR)
         assert renewed.held == {lease.fence}
         assert renewed.stopped == {one.job}

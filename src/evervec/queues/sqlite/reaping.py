@@ -49,15 +49,24 @@ def reap(
         alone = size == leases == 1
         connection.execute(SQL["suspect"], (fence, together, int(alone)))
         facts += _expired(connection, fence, name, orphans, scopes)
-        reason = f"its worker died {crashes_max} times while it worked on this document alone"
-        for row in rows(connection, SQL["quarantine"], (fence, now, crashes_max, reason)):
-            key = _key(connection, row, scopes)
-            data = {"job": row[0], "crashes": row[3], "reason": reason}
-            facts.append(Fact("job.quarantined", key.scope, key.id, data))
+        if alone:
+            facts += _quarantined(connection, fence, scopes, crashes_max, now)
         connection.execute(SQL["drop_lease"], (fence,))
         connection.execute(SQL["end_stopped"], (fence,))
     append(connection, facts, at=now)
     return keys
+
+
+def _quarantined(
+    connection: apsw.Connection, fence: int, scopes: Scopes, crashes_max: int, now: int
+) -> list[Fact]:
+    reason = f"its worker died {crashes_max} times while it worked on this document alone"
+    facts = []
+    for row in rows(connection, SQL["quarantine"], (fence, now, crashes_max, reason)):
+        key = _key(connection, row, scopes)
+        data = {"job": row[0], "crashes": row[3], "reason": reason}
+        facts.append(Fact("job.quarantined", key.scope, key.id, data))
+    return facts
 
 
 def _key(connection: apsw.Connection, row: Row, scopes: Scopes) -> Key:
