@@ -12,7 +12,7 @@ import pytest
 
 from evervec.clock import SYSTEM
 from evervec.holder import this_process
-from evervec.model import State
+from evervec.model import Mode, State
 from evervec.outcome import Done, Fail, Retry
 from evervec.queues.sqlite import SqliteQueue
 from evervec.sqlite.database import Database
@@ -216,6 +216,41 @@ async def test_reapers_that_meet_hand_each_job_back_once(tmp_path, clock):
     for queue, database in zip(queues, databases, strict=True):
         await queue.close()
         await database.close()
+
+
+async def test_a_mode_that_is_set_again_is_no_news(database, queue):
+    for mode in (Mode.RUNNING, Mode.PAUSED, Mode.PAUSED, Mode.RUNNING):
+        await queue.set_mode(mode)
+    assert await facts(database) == [("queue.paused", None), ("queue.resumed", None)]
+
+
+async def test_fences_go_on_above_whatever_was_seen(queue):
+    """A store may remember fences of a queue that is lost."""
+    await queue.put(changes([1, 2, 3]))
+    first = await take(queue, 1)
+    assert not await queue.raise_fence(first.fence - 1)
+    assert (await take(queue, 1)).fence == first.fence + 1
+    seen = first.fence + 5 * 2**40
+    assert await queue.raise_fence(seen)
+    third = await take(queue, 1)
+    assert third.fence > seen
+    assert not await queue.raise_fence(seen), "once is enough"
+
+
+async def test_waiting_in_memory_lasts_while_the_only_job_is_held():
+    """Nothing comes due, so whoever waits does not look again and again."""
+    database = Database(f"file:/{uuid.uuid4().hex}?vfs=memdb")
+    queue = SqliteQueue(database)
+    queue.open()
+    await queue.put(changes([1]))
+    assert await queue.claim(1, holder=this_process("w"), lease_for=60) is not None
+    assert await queue.claim(1, holder=this_process("w"), lease_for=60) is None
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await queue.wait(0.05)
+    assert loop.time() - began >= 0.04
+    await queue.close()
+    await database.close()
 
 
 @asynccontextmanager

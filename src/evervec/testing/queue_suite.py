@@ -314,6 +314,14 @@ class ClaimSuite:
             served |= {job.key.tenant for job in (await take(queue, limit)).jobs}
         assert served == set(tenants)
 
+    async def test_a_tier_may_change_at_any_time(self, queue: WholeQueue) -> None:
+        for tenant in ("a", "b"):
+            await queue.put(changes(range(200), tenant=tenant))
+        for tier, share in ((Tier.FREE, 50), (Tier.ENTERPRISE, 80), (Tier.FREE, 50)):
+            await queue.set_tier("a", tier)
+            counts = Counter(job.key.tenant for job in (await take(queue, 100)).jobs)
+            assert counts["a"] == share
+
     @pytest.mark.parametrize("limit", [1, 2, 5, 64, 200])
     @pytest.mark.parametrize("kind", list(Lane))
     async def test_tiers_share_by_weight_in_claims_of_any_size(
@@ -507,6 +515,26 @@ class SettleSuite:
             waits.append(due - clock.now())
             clock.advance((due - clock.now()) / 1000)
         assert waits == [0, 50, 100, 200, 400, 800, 1600, 2000, 2000, 2000]
+
+    async def test_a_job_cancelled_while_it_changed_starts_over(
+        self, queue: WholeQueue, clock: VirtualClock
+    ) -> None:
+        await queue.put(changes([1]))
+        lease = await take(queue)
+        await queue.settle(lease.fence, all_of(lease, Retry(0, "no", "E", "line 3")))
+        await take(queue)
+        await queue.put([Change(key(1), force=True)])
+        await queue.cancel([key(1)])
+        await queue.replay([job.job for job in await queue.jobs()])
+        job = await view(queue, key(1))
+        assert (job.reason, job.kind, job.stack) == ("", "", "")
+        lease = await take(queue)
+        assert lease.jobs[0].force
+        clock.advance(1)
+        await queue.put(changes([1]))
+        assert (await queue.settle(lease.fence, all_of(lease, Done()))).again
+        (after,) = (await take(queue)).jobs
+        assert (after.since, after.force) == (clock.now(), False)
 
     @pytest.mark.parametrize("revive", ["change", "person"])
     async def test_a_revived_job_is_not_debounced_for_what_was(
@@ -1051,6 +1079,21 @@ class ControlSuite:
         assert (await queue.settle(lease.fence, all_of(lease, Done()))).ended == {two.job}
         assert keys((await take(queue)).jobs) == [key(1)]
 
+    async def test_a_document_of_the_same_id_elsewhere_is_not_cancelled(
+        self, queue: WholeQueue
+    ) -> None:
+        other = key(1, collection="other")
+        await queue.put([Change(key(1)), Change(other), *changes([2])])
+        lease = await take(queue)
+        await queue.settle(
+            lease.fence, {job.job: Release() for job in lease.jobs if job.key == key(2)}
+        )
+        assert set(await queue.cancel([key(1), key(2)])) == {key(1), key(2)}
+        assert (await view(queue, other)).state is State.LEASED
+        renewed = await queue.renew([lease.fence], holder=holder(), lease_for=LEASE_FOR)
+        stopped = {job.key for job in lease.jobs if job.job in renewed.stopped}
+        assert stopped == {key(1)}, "what is not held any more stops nobody"
+
     async def test_suspects_can_be_cancelled(self, queue: WholeQueue) -> None:
         await queue.put(changes([1, 2]))
         await take(queue, by=holder("dead"))
@@ -1080,12 +1123,17 @@ class ControlSuite:
         assert set(await queue.find([key(1), key(2), key(3)])) == {key(2), key(3)}
 
     async def test_a_forgotten_collection_leaves_nothing_and_the_others_stay(
-        self, queue: WholeQueue
+        self, queue: WholeQueue, clock: VirtualClock
     ) -> None:
         mine, other = changes(range(50)), [Change(key(1, collection="other"))]
+        done_elsewhere = Change(key(2, collection="other"))
+        await queue.put([done_elsewhere])
+        lease = await take(queue)
+        await queue.settle(lease.fence, all_of(lease, Done()))
         await queue.put(mine + other)
         lease = await take(queue, 40)
-        done = {job.job: Done() for job in lease.jobs[:10]}
+        held = [job for job in lease.jobs if job.key.collection == "c"]
+        done = {job.job: Done() for job in held[:10]}
         await queue.settle(lease.fence, done)
         await queue.forget(Scope("", "c"))
         await queue.forget(Scope("", "never was"))
@@ -1095,6 +1143,9 @@ class ControlSuite:
             job.job for job in lease.jobs if job.key.collection == "other"
         }
         assert await queue.put(mine) == Put(50, 0), "it may come back"
+        clock.advance(1)
+        history = await queue.prune(finished_before=clock.now(), parked_before=None, limit=99)
+        assert history == 1, "that of the other collection"
 
     async def test_holders_hear_that_a_collection_was_forgotten(self, queue: WholeQueue) -> None:
         await queue.put([*changes([1]), Change(key(1, collection="other"))])

@@ -98,14 +98,12 @@ where seq in (select seq from finished where scope = ?1 limit ?2)
 -- name: identity
 select identity
 from queue_meta
-where one = 1
 
 -- name: raise_fence
 -- To a new epoch, so that every fence to come is above all that were ever seen.
 update queue_meta
 set fence = ((?1 >> 40) + 1) << 40
-where one = 1
-    and fence < ?1
+where fence < ?1
 returning fence
 
 -- name: set_mode
