@@ -337,3 +337,14 @@ def test_threads_that_use_the_model_first_at_the_same_time_do_not_lock_each_othe
     The suites missed it because each of them made its first call alone.
     """
     subprocess.run([sys.executable, "-c", FIRST_CALLS_AT_ONCE], check=True, timeout=50)
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "one", "Two words.", "word " * 300, "caf\u00e9 \ud800 x"]
+)
+def test_a_text_whose_ends_were_asked_has_the_same_count_and_ids(text: str):
+    """Cutting remembers what it read; nobody may see a difference."""
+    fresh, remembering = (Tokens(files.tokenizer()) for _ in range(2))
+    remembering.ends(text)
+    assert remembering.count([text, "other"]) == fresh.count([text, "other"])
+    assert remembering.ids(["other", text], most=256) == fresh.ids(["other", text], most=256)

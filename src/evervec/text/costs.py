@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from operator import sub
 from typing import Protocol
 
 from evervec.text.cutting import ChunkRecipe
@@ -34,9 +35,14 @@ class Costs:
     """
 
     def __init__(self, text: str, start: int, end: int, tokens: TokenEnds) -> None:
-        self.ends: list[int] = []
+        ends = [*tokens.token_ends(text[start:end]), end - start]
+        if max(map(sub, ends, chain([0], ends))) <= _WORD_MOST:
+            # Nearly every text: worth a pass of its own that runs in C.
+            self.ends = [start + after for after in ends[:-1]]
+            return
+        self.ends = []
         last = start
-        for after in chain(tokens.token_ends(text[start:end]), [end - start]):
+        for after in ends:
             at = start + after
             if at - last > _WORD_MOST:
                 word = text[last:at].strip()
