@@ -33,6 +33,9 @@ from evervec.upkeep import Upkeep
 from evervec.worker import Pace, Worker
 
 LEASE_FOR = 30.0
+TICK = 4.0
+"""Seconds between looks for work and for the dead: coarser than in the product, for idle looks are
+most of what a schedule costs, and prove nothing."""
 RECIPE = Recipe(Template.parse("{body}"))
 MODEL = HashEmbedder(dimension=8)
 
@@ -92,7 +95,9 @@ class Process:
         }
         policy = Policy(base=1.0, cap=20.0, attempts_max=3)
         attempts = Attempts(self.store, self.servings, policy, Random(world.dice.random()))
-        pace = Pace(claim=world.dice.choice((1, 3, 8, 20)), slots=world.dice.choice((1, 2)))
+        pace = Pace(
+            claim=world.dice.choice((1, 3, 8, 20)), slots=world.dice.choice((1, 2)), poll=TICK
+        )
         self.worker = Worker(
             self.queue, attempts, keeper=self.keeper, holder=self.holder, pace=pace
         )
@@ -109,7 +114,7 @@ class Process:
         """Serve until *stopping*, then let what runs end."""
         duties = [asyncio.create_task(self.follow(table)) for table in self.world.tables]
         duties += [
-            asyncio.create_task(every(1.0, self.upkeep.reap, name="reap")),
+            asyncio.create_task(every(TICK, self.upkeep.reap, name="reap")),
             asyncio.create_task(every(30.0, self.upkeep.prune, name="prune")),
             asyncio.create_task(keep_beating(self.keeper, self.queue, self.holder)),
         ]
@@ -181,7 +186,7 @@ async def drain(world: World, asked: Counter[str]) -> None:
         queue = world.queue()
         await queue.set_mode(Mode.RUNNING)
         for _ in range(2000):
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(TICK)
             if serving.done():
                 await serving
             await replay(queue)

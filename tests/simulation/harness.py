@@ -295,7 +295,7 @@ class World:
         return WatchedStore(self)
 
     def source(self, table: Table) -> SimulatedSource:
-        return SimulatedSource(table, trouble=self.trouble if self.chaos.on else 0.0)
+        return SimulatedSource(table, trouble=self.trouble if self.chaos.on else 0.0, patience=8.0)
 
     def holder(self) -> Holder:
         """Describe the process that asks, so that others can see whether it lives."""

@@ -176,10 +176,12 @@ class Writer:
 class SimulatedSource:
     """The `Source` port over a `Table`. Each call is a place where others get in between."""
 
-    def __init__(self, table: Table, *, trouble: float = 0.0) -> None:
+    def __init__(self, table: Table, *, trouble: float = 0.0, patience: float = 0.0) -> None:
         self.table = table
         self.trouble = trouble
         """How likely a call finds the source unreachable."""
+        self.patience = patience
+        """Seconds that a wait without any change takes at least; idle looks prove nothing."""
 
     async def open(self) -> None:
         await self._in_thread(lambda: None)
@@ -233,7 +235,7 @@ class SimulatedSource:
             return
         self.table.changed.clear()
         with suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(max(timeout, self.patience) if timeout else 0.0):
                 await self.table.changed.wait()
 
     async def close(self) -> None:
