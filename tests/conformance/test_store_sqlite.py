@@ -4,16 +4,19 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from evervec.model import Verdict
+from evervec.model import Scope, Verdict
 from evervec.ports import Query, Store
 from evervec.sqlite.database import Database
 from evervec.stores.sqlite import SqliteStore
 from evervec.testing.store_suite import (
     HOME,
+    NEW,
+    OLD,
     SetClock,
     StoreSuite,
     dense,
     digest_of,
+    key_of,
     lexical,
     publication,
     put,
@@ -109,3 +112,32 @@ async def test_a_deleted_document_is_found_in_no_way_and_its_vectors_go(opened):
     await store.prune(unused_before=SetClock().time + 1, limit=100)
     assert await number_of(database, "select count(*) from store_vector") == 1
     assert await number_of(database, "select count(*) from store_chunk") == 1
+
+
+async def test_vectors_of_one_text_are_apart_by_tenant_and_space(opened):
+    """Keeping one again changes no other."""
+    store, _ = opened
+    here, there = Scope("t", "one"), Scope("u", "one")
+    for scope, space, text in ((here, 1, "x"), (there, 1, "y"), (Scope("t", "two"), 2, "z")):
+        await store.keep(scope.tenant, space, {digest_of("a"): vector_of(text)})
+        await store.publish([publication("a", ["a"], scope=scope)], fence=1, space=space)
+    await store.keep("u", 1, {digest_of("a"): vector_of("y")})
+    await store.keep("t", 2, {digest_of("a"): vector_of("z")})
+
+    for scope, text in ((here, "x"), (there, "y"), (Scope("t", "two"), "z")):
+        (hit,) = await dense(store, text, scopes=(scope,))
+        assert hit.score == pytest.approx(1, abs=1e-6)
+
+
+async def test_one_id_in_two_collections_is_two_documents(opened):
+    store, _ = opened
+    other = Scope("", "other")
+    await put(store, "a", [OLD], version=7)
+    await put(store, "a", [NEW, OLD], version=3, scope=other)
+
+    looked = await store.look([key_of("a"), key_of("a", other)])
+    assert {key.collection: row.version for key, row in looked.items()} == {
+        "articles": 7,
+        "other": 3,
+    }
+    assert await store.damaged(HOME) == await store.damaged(other) == []

@@ -18,6 +18,7 @@ from evervec.testing.store_suite import (
     SetClock,
     dense,
     key_of,
+    lexical,
     publication,
     put,
     vector_of,
@@ -282,6 +283,41 @@ def test_a_big_collection_is_forgotten_in_bounded_steps(monkeypatch):
                 + (select count(*) from store_collection)
         """
         assert await database.read(lambda connection: connection.execute(left).get) == 0
+
+    in_memory(scenario)
+
+
+def test_a_half_forgotten_collection_is_out_of_every_answer():
+    """The process died right after `forget` began."""
+
+    async def scenario(store, database):
+        await put(store, "a", ["red"], version=5, fence=5)
+        await database.write(
+            lambda connection: connection.execute("update store_collection set forgotten = 1")
+        )
+        assert await store.look([key_of("a")]) == {}
+        assert await store.scopes() == []
+        assert (await store.counts(HOME)).documents == 0
+        for mode in ("dense", "lexical", "hybrid"):
+            assert await store.search(Query("red", vector_of("red"), (HOME,), mode=mode)) == []
+        assert await put(store, "b", ["blue"]) is Verdict.PUBLISHED
+        await store.prune(unused_before=0, limit=10)
+        assert await database.read(wrong) == []
+        assert [hit.id for hit in await dense(store, "red")] == ["b"]
+        assert await store.scopes() == [HOME]
+
+    in_memory(scenario)
+
+
+def test_chunks_deleted_by_hand_do_not_break_a_search_by_words():
+    async def scenario(store, database):
+        await put(store, "a", ["red one"])
+        await put(store, "b", ["red two"])
+        await database.write(
+            lambda connection: connection.execute("delete from store_chunk where text = 'red one'")
+        )
+        assert [hit.id for hit in await lexical(store, "red")] == ["b"]
+        assert len(await store.damaged(HOME)) == 1
 
     in_memory(scenario)
 

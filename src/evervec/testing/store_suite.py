@@ -135,7 +135,10 @@ class StoreSuite:
             assert [(hit.id, hit.text, hit.start, hit.end) for hit in hits] == [
                 ("a", "beta two", 10, 18)
             ]
-        looked = (await store.look([key_of("a"), key_of("b")]))[key_of("a")]
+        await put(store, "z", ["not asked for"])
+        looks = await store.look([key_of("a"), key_of("b")])
+        assert looks.keys() == {key_of("a")}
+        looked = looks[key_of("a")]
         assert (looked.version, looked.fence, looked.chunks, looked.deleted, looked.space) == (
             1,
             1,
@@ -153,15 +156,20 @@ class StoreSuite:
         assert await store.documents(HOME, None, 10) == []
 
     async def test_known_is_by_tenant_and_space(self, store: Store) -> None:
-        await store.keep("t", 1, {digest_of("a"): vector_of("a")})
+        await store.keep("t", 1, {digest_of(text): vector_of(text) for text in ("a", "c")})
 
         wanted = [digest_of("a"), digest_of("b")]
         assert await store.known("t", 1, wanted) == {digest_of("a")}
         assert await store.known("t", 2, wanted) == frozenset()
         assert await store.known("u", 1, wanted) == frozenset()
+        (verdict,) = await store.publish(
+            [publication("x", ["a"], scope=Scope("t", "articles"))], fence=1, space=2
+        )
+        assert verdict is Verdict.INCOMPLETE
 
     async def test_a_newer_version_replaces_all_of_the_older(self, store: Store) -> None:
         await put(store, "a", [OLD])
+        assert [hit.text for hit in await dense(store, OLD)] == [OLD]
 
         assert await put(store, "a", [NEW], version=2) is Verdict.PUBLISHED
         assert [hit.text for hit in await dense(store, OLD)] == [NEW]
@@ -330,6 +338,9 @@ class StoreSuite:
 
         assert await put(store, "b", [NEW], space=2, fence=3) is Verdict.PUBLISHED
         assert [hit.id for hit in await dense(store, OLD)] == ["b"]
+        assert await put(store, "c", [NEW], space=2, fence=3) is Verdict.PUBLISHED
+        with pytest.raises(ConfigError, match="space"):
+            await put(store, "d", [NEW], space=1, fence=3)
 
     async def test_collections_of_two_spaces_are_not_ranked_together(self, store: Store) -> None:
         other = Scope("", "other")

@@ -265,9 +265,11 @@ class _Search:
         ranking: Ranking = []
         for target, chunks, scores in best_matches(self._connection, self._targets, words, depth):
             places = self._places(target.scope, chunks, None)
+            # What somebody deleted by hand may still be in the full text; `verify` tells of it.
             ranking.extend(
                 (places[chunk], round(score / (1 + score), 9))
                 for chunk, score in zip(chunks.tolist(), scores.tolist(), strict=True)
+                if chunk in places
             )
         return ordered(ranking)[:depth]
 
