@@ -60,18 +60,18 @@ class _Forgetful:
         del notes
 
 
-async def estimate(app: "App", specs: Sequence[Spec], *, tenant: str) -> Estimate:
-    """Count what *specs* hold, or every registered collection of *tenant*. Writes nothing."""
+async def estimate(app: "App", specs: Sequence[Spec], *, tenant: str | None) -> Estimate:
+    """Count what *specs* hold, or every registered collection (of *tenant*). Writes nothing."""
     total = Estimate()
-    wanted = [(spec, Recipe(Template.parse("{text}"))) for spec in specs] or [
-        (from_json(each.source), Recipe.from_json(each.recipe))
+    wanted = [(tenant or "", spec, Recipe(Template.parse("{text}"))) for spec in specs] or [
+        (each.scope.tenant, from_json(each.source), Recipe.from_json(each.recipe))
         for each in await app.collections()
-        if each.scope.tenant == tenant
+        if tenant in {None, each.scope.tenant}
     ]
-    for spec, recipe in wanted:
+    for whose, spec, recipe in wanted:
         source = open_source(spec, recipe, token=LOOKING, notebook=_Forgetful(), watched=False)
         try:
-            await _count(total, app, source, recipe, tenant)
+            await _count(total, app, source, recipe, whose)
         finally:
             await source.close()
     if total.sample:

@@ -28,6 +28,7 @@ from evervec.worker import Pace, Worker
 log = logging.getLogger("evervec.serve")
 
 REFRESH_SECONDS = 1.0
+FACTS_SECONDS = 1.0
 SOURCE_RETRY_SECONDS = 5.0
 
 
@@ -85,6 +86,7 @@ class Engine:
             (REAP_SECONDS, upkeep.reap, "taking back lost leases"),
             (PRUNE_SECONDS, upkeep.prune, "deleting what is over"),
             (REFRESH_SECONDS, self.refresh, "looking for registered collections"),
+            (FACTS_SECONDS, self.state.gather_facts, "gathering the queue's facts"),
         ):
             self._duties.add(asyncio.create_task(every(seconds, duty, name=name)))
 

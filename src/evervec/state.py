@@ -14,7 +14,7 @@ from evervec.queues.sqlite import SqliteQueue
 from evervec.registry import SqliteRegistry
 from evervec.settings import Settings
 from evervec.sqlite.database import Database
-from evervec.sqlite.events import SqliteEvents
+from evervec.sqlite.events import SqliteEvents, relay
 from evervec.stores.sqlite import SqliteStore
 
 EVENTS = "evervec.sqlite.schema"
@@ -53,6 +53,14 @@ class State:
         for each in await self.registry.collections():
             await self.registry.notebook(each.number).save({SCAN: Scan().to_bytes()})
         await self.registry.set("queue", identity)
+
+    async def gather_facts(self) -> None:
+        """Bring the facts of a queue in a file of its own into the one log that readers see."""
+        if self.queue_database is self.database:
+            return
+        origin = await self.queue.identity()
+        while await relay(self.queue_database, self.database, origin=origin):
+            pass
 
     async def close(self) -> None:
         await self.queue.close()

@@ -169,6 +169,21 @@ async def test_the_queue_may_live_in_a_file_of_its_own(shop, state, model, tmp_p
     assert queue.exists()
 
 
+async def test_facts_of_a_queue_in_its_own_file_are_in_the_one_log_exactly_once(
+    shop, state, model, tmp_path
+):
+    """Otherwise nobody who reads the events would ever hear of a failed job."""
+    async with evervec.App(state, model=model, queue=tmp_path / "queue.db") as app:
+        articles(app, shop)
+        await app.state.queue.set_mode(Mode.PAUSED)
+        await app.state.queue.set_mode(Mode.RUNNING)
+        await asyncio.gather(app.state.gather_facts(), app.state.gather_facts())
+        await app.state.gather_facts()
+        facts = await app.state.events.events(tenant="", after=0, limit=100)
+        told = [fact.type for fact in facts if fact.type.startswith("queue.")]
+        assert told == ["queue.paused", "queue.resumed"]
+
+
 TIMES = """
 import asyncio, json, sys, evervec
 from evervec.model import Change, Key, encode_id

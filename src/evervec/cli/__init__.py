@@ -23,6 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not hasattr(asked, "run"):
         parser().print_help()
         return USAGE
+    # Commands that list or mend cover every tenant unless one is named; others mean one tenant.
+    asked.every = asked.tenant is None
+    asked.tenant = asked.tenant or ""
     try:
         return _run(asked)
     except EvervecError as error:

@@ -56,7 +56,7 @@ async def _search(asked: argparse.Namespace) -> int:
 
 async def _status(asked: argparse.Namespace) -> int:
     async with looking(asked) as app:
-        statuses = await app.status(tenant=asked.tenant or None)
+        statuses = await app.status(tenant=None if asked.every else asked.tenant)
         mode, held = await app.state.queue.mode()
     health = _worst([each.health for each in statuses])
     if asked.json:
@@ -114,7 +114,7 @@ async def _verify(asked: argparse.Namespace) -> int:
         registered = [
             each
             for each in await app.collections()
-            if each.scope.tenant == asked.tenant
+            if (asked.every or each.scope.tenant == asked.tenant)
             and asked.collection in {None, each.scope.collection}
         ]
         if not registered:
@@ -145,8 +145,10 @@ def _say_drift(report: Report) -> None:
 async def _events(asked: argparse.Namespace) -> int:
     async with looking(asked) as app:
         log = app.state.events
+        await app.state.gather_facts()
         after = max(0, await log.last(asked.tenant) - asked.n)
         while True:
+            await app.state.gather_facts()
             facts = await log.events(tenant=asked.tenant, after=after, limit=500)
             for fact in facts:
                 _say_fact(fact, as_json=asked.json)

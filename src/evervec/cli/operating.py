@@ -48,7 +48,9 @@ async def _repair(asked: argparse.Namespace) -> int:
             scopes = [(await app.find(asked.collection, tenant=asked.tenant)).scope]
         else:
             known = await app.collections()
-            scopes = [each.scope for each in known if each.scope.tenant == asked.tenant]
+            scopes = [
+                each.scope for each in known if asked.every or each.scope.tenant == asked.tenant
+            ]
         total = Repair(0, 0)
         for scope in scopes:
             left = asked.limit - total.queued
@@ -94,7 +96,7 @@ async def _jobs(asked: argparse.Namespace) -> int:
         scope = Scope(asked.tenant, asked.collection) if asked.collection else None
         found = await app.state.queue.jobs(scope=scope, limit=asked.limit)
         now = app.state.clock.now()
-        mine = [job for job in found if job.key.tenant == asked.tenant]
+        mine = [job for job in found if asked.every or job.key.tenant == asked.tenant]
     if asked.json:
         say_json({"jobs": [job_json(job) for job in mine]})
     elif not mine:
@@ -127,11 +129,11 @@ async def _wanted(asked: argparse.Namespace, app: App) -> Sequence[int]:
         )
     if not asked.all:
         return list(asked.jobs)
-    return [job.job for job in await _parked(app, asked.tenant)]
+    return [job.job for job in await _parked(app, asked)]
 
 
 async def _show_failed(asked: argparse.Namespace, app: App) -> int:
-    parked = await _parked(app, asked.tenant)
+    parked = await _parked(app, asked)
     if asked.action == "show" or asked.jobs:
         parked = [job for job in parked if job.job in asked.jobs]
     if asked.json:
@@ -152,12 +154,12 @@ async def _show_failed(asked: argparse.Namespace, app: App) -> int:
     return 0 if parked or asked.action == "ls" else 1
 
 
-async def _parked(app: App, tenant: str) -> list[JobView]:
+async def _parked(app: App, asked: argparse.Namespace) -> list[JobView]:
     found: list[JobView] = []
     after = 0
     while page := await app.state.queue.jobs(states=PARKED, after=after, limit=PAGE):
         after = page[-1].job
-        found += [job for job in page if job.key.tenant == tenant]
+        found += [job for job in page if asked.every or job.key.tenant == asked.tenant]
     return found
 
 

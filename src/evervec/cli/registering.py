@@ -152,7 +152,8 @@ async def _plan(asked: argparse.Namespace) -> int:
                 hint="register it (`evervec watch FILE TABLE --text '…'`), then `evervec plan`",
             )
     async with _scratch(asked) as app:
-        total = await estimate(app, [folder(path) for path in asked.targets], tenant=asked.tenant)
+        tenant = None if asked.every else asked.tenant
+        total = await estimate(app, [folder(path) for path in asked.targets], tenant=tenant)
         if asked.json:
             say_json(total.to_json())
             return 0

@@ -174,7 +174,10 @@ def _command(
     )
     command.set_defaults(run=run)
     command.add_argument("--state", metavar="FILE", help="the state database")
-    command.add_argument("--tenant", default="", help="whose collections")
+    command.add_argument(
+        "--tenant",
+        help="whose collections; commands that list or mend cover all if it is not given",
+    )
     command.add_argument("-q", "--quiet", action="store_true", help="print only what was asked for")
     if json:
         command.add_argument("--json", action="store_true", help="machine-readable")

@@ -82,3 +82,34 @@ class SqliteEvents:
             return connection.changes()
 
         return await self._database.write(work)
+
+
+async def relay(source: Database, target: Database, *, origin: str, limit: int = 1000) -> int:
+    """Move facts of *source*'s log into *target*'s, each exactly once, and return how many.
+
+    A queue in a file of its own keeps its facts there, in the transactions that they report.
+    Readers look at one log only. *origin* is the source's name for ever, not its path.
+    """
+
+    def behind(connection: apsw.Connection) -> int:
+        return int(connection.execute(SQL["relayed"], (origin,)).get or 0)
+
+    last = await target.read(behind)
+    rows: list[Any] = await source.read(
+        lambda connection: connection.execute(SQL["behind"], (last, limit)).fetchall()
+    )
+    if not rows:
+        return 0
+
+    def copy(connection: apsw.Connection) -> int:
+        if behind(connection) != last:
+            return 0  # another process was quicker
+        for _, tenant, type_, collection, document, at, data in rows:
+            fact = Fact(type_, Scope(tenant, collection), document, json.loads(data))
+            append(connection, [fact], at=at)
+        connection.execute(SQL["relay_to"], (origin, rows[-1][0]))
+        return len(rows)
+
+    copied = await target.write(copy)
+    await source.write(lambda connection: connection.execute(SQL["remove_relayed"], (last,)))
+    return copied

@@ -23,3 +23,21 @@ select last from event_number where tenant = ?1
 -- Rows are appended in time order, so the oldest have the lowest numbers.
 delete from event
 where seq in (select seq from event where at < ?1 and seq <= (select min(seq) + ?2 from event) order by seq limit ?2)
+
+-- name: relayed
+select seq from event_relay where origin = ?1
+
+-- name: relay_to
+insert into event_relay (origin, seq)
+values (?1, ?2)
+on conflict (origin) do update set seq = excluded.seq
+
+-- name: remove_relayed
+delete from event where seq <= ?1
+
+-- name: behind
+select seq, tenant, type, collection, document, at, data
+from event
+where seq > ?1
+order by seq
+limit ?2
