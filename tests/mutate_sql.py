@@ -3,6 +3,7 @@
     python tests/mutate_sql.py                 all mutants, on two processors
     python tests/mutate_sql.py --sample 5      five of them
     python tests/mutate_sql.py --only claim    those of statements whose name contains `claim`
+    python tests/mutate_sql.py --only stores   those of the store
 
 Each mutant lives in a process of its own, forked when everything is imported, in which the statement
 is replaced before the conformance suite runs against a database in memory. What is dropped still
@@ -36,26 +37,45 @@ class Suite:
 
     package: str
     files: tuple[str, ...]
-    tests: str
+    tests: tuple[str, ...]
+    chosen: str
+    """Which of the tests, as `pytest -k` takes it: those that neither wait nor draw."""
 
 
 SUITES = (
     Suite(
         "evervec.queues.sqlite",
         ("queue.sql", "control.sql"),
-        "tests/conformance/test_queue_sqlite.py",
+        ("tests/conformance/test_queue_sqlite.py",),
+        "memory",
+    ),
+    Suite(
+        "evervec.stores.sqlite",
+        ("store.sql", "search.sql"),
+        (
+            "tests/conformance/test_store_sqlite.py",
+            "tests/unit/test_search.py",
+            "tests/unit/test_lexical.py",
+            "tests/unit/test_index.py",
+        ),
+        "not TestFile and not any_order and not equals and (not test_index or swept_out)",
     ),
 )
 PRELOADED = (
     "apsw",
     "anyio.pytest_plugin",
     "evervec.queues.sqlite",
+    "evervec.stores.sqlite",
     "evervec.testing.queue_suite",
+    "evervec.testing.store_suite",
 )
 PATIENCE = 60.0
 """Seconds until a suite that does not end counts as one that noticed."""
 
-EQUIVALENT: dict[tuple[str, str], str] = {}
+EQUIVALENT: dict[tuple[str, str], str] = {
+    ("states", "id in (select value from carray(:ids))"): "reads more rows than are looked at",
+    ("vectors", "digest in (select value from carray(:digests))"): "reads more rows, as above",
+}
 """Mutants that change nothing that can be seen, each with the reason."""
 
 
@@ -130,42 +150,43 @@ def judge(mutant: Mutant) -> None:
     os.chdir(ROOT)
     # Every user of the file holds this very dict.
     statements(mutant.suite.package, mutant.file)[mutant.statement] = mutant.text
-    options = ["-x", "-q", "-k", "memory", "-o", "timeout=15", "--assert=plain"]
+    options = ["-x", "-q", "-k", mutant.suite.chosen, "-o", "timeout=15", "--assert=plain"]
     options += ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
     code = 99  # a crash of the judge is no verdict
     try:
-        code = pytest.main([*options, mutant.suite.tests])
+        code = pytest.main([*options, *mutant.suite.tests])
     finally:
         os._exit(code)
 
 
-def survivors(chosen: list[Mutant], jobs: int, *, until: float = float("inf")) -> list[Mutant]:
-    """Return those of *chosen* that nothing notices; begin none after *until*, a monotonic time."""
+def verdicts(
+    chosen: list[Mutant], jobs: int, *, until: float = float("inf")
+) -> Iterator[tuple[Mutant, bool]]:
+    """Yield of each of *chosen* whether it survived; begin none after *until*, a monotonic time."""
     for module in PRELOADED:
         importlib.import_module(module)
     controls = {mutant.file: mutant for mutant in chosen}.values()
     sound = [replace(mutant, text=_original(mutant)) for mutant in controls]
     broken = [replace(mutant, text="no statement") for mutant in controls]
-    if _survivors(sound + broken, jobs, float("inf")) != sound:
+    if any(survived != (mutant in sound) for mutant, survived in _judged(sound + broken, jobs)):
         raise RuntimeError(
             "the suite judges wrongly: what is whole must pass, what is broken must not"
         )
-    return _survivors(chosen, jobs, until)
+    yield from _judged(chosen, jobs, until)
 
 
 def _original(mutant: Mutant) -> str:
     return statements(mutant.suite.package, mutant.file)[mutant.statement]
 
 
-def _survivors(chosen: list[Mutant], jobs: int, until: float) -> list[Mutant]:
+def _judged(
+    chosen: list[Mutant], jobs: int, until: float = float("inf")
+) -> Iterator[tuple[Mutant, bool]]:
     fork = multiprocessing.get_context("fork")
-    waiting, alive = list(reversed(chosen)), []
+    waiting = list(reversed(chosen))
     running: dict[int, tuple[BaseProcess, Mutant, float]] = {}
     while waiting or running:
         while waiting and len(running) < jobs:
-            if time.monotonic() > until:
-                waiting.clear()
-                break
             mutant = waiting.pop()
             process: BaseProcess = fork.Process(target=judge, args=(mutant,))
             process.start()
@@ -179,26 +200,32 @@ def _survivors(chosen: list[Mutant], jobs: int, until: float) -> list[Mutant]:
             del running[sentinel]
             if process.exitcode not in (0, 1, -9):
                 raise RuntimeError(f"the suite did not run: {mutant.name}: {process.exitcode}")
-            if process.exitcode == 0:
-                alive.append(mutant)
-    return [mutant for mutant in chosen if mutant in alive]
+            yield mutant, process.exitcode == 0
+        if time.monotonic() > until:
+            waiting.clear()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sample", type=int, help="how many mutants, chosen by --seed")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default="", help="part of a statement's name")
+    parser.add_argument("--only", default="", help="part of the package's and statement's name")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin none after that")
     asked = parser.parse_args()
-    chosen = [mutant for mutant in mutants() if asked.only in mutant.statement]
+    chosen = [
+        mutant for mutant in mutants() if asked.only in f"{mutant.suite.package}:{mutant.statement}"
+    ]
     chosen = [mutant for mutant in chosen if mutant.name not in EQUIVALENT]
     if asked.sample:
         chosen = random.Random(asked.seed).sample(chosen, min(asked.sample, len(chosen)))
-    alive = survivors(chosen, asked.jobs)
-    for mutant in alive:
-        print(f"survived: {mutant.statement}: {mutant.dropped}")
-    print(f"{len(chosen) - len(alive)} of {len(chosen)} mutants noticed")
+    judged, alive = 0, 0
+    for mutant, survived in verdicts(chosen, asked.jobs, until=time.monotonic() + asked.seconds):
+        judged += 1
+        if survived:
+            alive += 1
+            print(f"survived: {mutant.statement}: {mutant.dropped}", flush=True)
+    print(f"{judged - alive} of {judged} mutants noticed")
     return 1 if alive else 0
 
 
