@@ -73,6 +73,11 @@ PATIENCE = 60.0
 """Seconds until a suite that does not end counts as one that noticed."""
 
 EQUIVALENT: dict[tuple[str, str], str] = {
+    ("company", "state = 2"): "a living lease names held jobs only; the state selects the index",
+    ("lanes", "state = 0 #2"): "a lane without ready jobs yields none and the walk goes on",
+    ("lanes", "walk.lane is not null"): "ends the walk early; the limit would end it as well",
+    ("quarantine", "state = 6"): "the only job of its lease was just made a suspect; for the index",
+    ("depth_parked", "ended_at is not null"): "every parked job has ended; for the index",
     ("states", "id in (select value from carray(:ids))"): "reads more rows than are looked at",
     ("vectors", "digest in (select value from carray(:digests))"): "reads more rows, as above",
 }

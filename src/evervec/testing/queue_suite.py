@@ -947,6 +947,16 @@ class LeaseSuite:
         await queue.reap()
         assert {view.crashes for view in await queue.jobs()} == {0}
 
+    async def test_a_job_that_survived_needs_no_process_of_its_own(self, queue: WholeQueue) -> None:
+        await queue.put(changes([1]))
+        await take(queue, by=holder("dead"))
+        await queue.reap()
+        lone = await take(queue)
+        await queue.settle(lone.fence, all_of(lone, Release()))
+        assert keys((await take(queue)).jobs) == [key(1)]
+        await queue.put(changes([2]))
+        assert keys((await take(queue)).jobs) == [key(2)]
+
     async def test_a_job_that_survives_is_no_suspect_any_more(self, queue: WholeQueue) -> None:
         await queue.put(changes(range(4)))
         await take(queue, by=holder("dead"))
