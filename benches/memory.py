@@ -1,10 +1,11 @@
 """Resident memory of a backfill at two sizes: it must not grow with what is backfilled.
 
-    python -m benches.memory [--small 10000] [--large 1000000]
+    python -m benches.memory [--small 10000] [--large 200000]
 
 Rows are tiny and the model is a stub without latency, so that this is about the engine. Each size
 is a process of its own. Its peak is the kernel's (`VmHWM`), pages of mapped files included; what is
-the process's own (`RssAnon`) is looked at ten times a second.
+the process's own (`RssAnon`) is looked at ten times a second. A million rows (`--large 1000000`)
+take some minutes, so that fewer are the default.
 """
 
 import argparse
@@ -30,7 +31,7 @@ TARGET = 1.3
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--small", type=int, default=10_000)
-    parser.add_argument("--large", type=int, default=1_000_000)
+    parser.add_argument("--large", type=int, default=200_000)
     parser.add_argument("--rows", type=int, help="for itself: backfill so many and tell the peak")
     wanted = parser.parse_args()
     if wanted.rows:
