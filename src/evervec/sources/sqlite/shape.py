@@ -241,3 +241,20 @@ def _near(name: str, names: Iterable[str]) -> str:
         return "it has none at all"
     shown = ", ".join(repr(other) for other in known[:20])
     return f"there are {shown}" + (", …" if len(known) > 20 else "")
+
+
+def described(spec: TableSpec, scan_only: str, uncovered: Sequence[str]) -> str:
+    """Say how changes of *spec* are noticed: by triggers, or *scan_only* and why."""
+    table = f"table {spec.table!r} of {str(spec.path)!r}"
+    if scan_only:
+        return (
+            f"{table}: scanned whenever the file changes, because no triggers can be put"
+            f" into it ({scan_only})"
+        )
+    if not uncovered:
+        return f"{table}: every change is captured by triggers"
+    names = ", ".join(repr(name) for name in uncovered)
+    return (
+        f"{table}: changes are captured by triggers, except rows that REPLACE pushes out on"
+        f" the partial or computed index {names}; verify finds those"
+    )

@@ -15,7 +15,6 @@ the file with a gap.
 """
 
 import asyncio
-import json
 import os
 import re
 import sqlite3
@@ -23,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,8 +38,9 @@ from evervec.sources.sqlite.capture import (
     transaction,
 )
 from evervec.sources.sqlite.connection import code_of, connect, connect_readable, plain_words
+from evervec.sources.sqlite.position import Position, look_at
 from evervec.sources.sqlite.rows import Rows, id_of, text_or_none, texts
-from evervec.sources.sqlite.shape import Shape, TableSpec, inspect
+from evervec.sources.sqlite.shape import Shape, TableSpec, described, inspect
 from evervec.sqlite.wake import FileWake
 
 T = TypeVar("T")
@@ -51,20 +51,7 @@ SCAN_SECONDS = 3.0
 EPOCH_BITS = 40
 # A document edited a thousand times is a thousand log rows and one id.
 _ROWS_AN_ID = 8
-_FRESH_SECONDS = 1.0
 _TOKEN = re.compile(r"[a-z0-9]{1,40}")
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """How far the changes were consumed, and in which file."""
-
-    epoch: int
-    inode: int
-    seq: int = 0
-    stamp: int = 0
-    look: str = ""
-    """Without triggers: sizes and times of the file when it was last scanned."""
 
 
 class TableSource:
@@ -119,7 +106,7 @@ class TableSource:
         fresh = "cursor" not in notes
         await self._run(lambda: self._open(notes), opening=True)
         if fresh and self._cursor is not None:
-            await self._notebook.save({"cursor": _packed(self._cursor)})
+            await self._notebook.save({"cursor": self._cursor.packed()})
         await self._save_epoch()
 
     async def changes(self, limit: int) -> Captured | None:
@@ -141,7 +128,7 @@ class TableSource:
             return True
 
         if await self._run(move):
-            await self._notebook.save({"cursor": _packed(mark)})
+            await self._notebook.save({"cursor": mark.packed()})
 
     async def scan(self, after: Id | None, limit: int) -> Sequence[Id]:
         def work() -> Sequence[Id]:
@@ -206,20 +193,8 @@ class TableSource:
 
     def describe(self) -> str:
         """Say how changes are noticed, and what is not noticed, in one line for people."""
-        table = f"table {self._spec.table!r} of {str(self._spec.path)!r}"
-        if self._scan_only:
-            return (
-                f"{table}: scanned whenever the file changes, because no triggers can be put"
-                f" into it ({self._scan_only})"
-            )
         uncovered = self._shape.uncovered if self._shape else ()
-        if not uncovered:
-            return f"{table}: every change is captured by triggers"
-        names = ", ".join(repr(name) for name in uncovered)
-        return (
-            f"{table}: changes are captured by triggers, except rows that REPLACE pushes out on"
-            f" the partial or computed index {names}; verify finds those"
-        )
+        return described(self._spec, self._scan_only, uncovered)
 
     async def _run(self, work: Callable[[], T], *, opening: bool = False) -> T:
         def guarded() -> T:
@@ -245,7 +220,7 @@ class TableSource:
 
     def _open(self, notes: Mapping[str, bytes]) -> None:
         self._removed = False
-        self._cursor = _unpacked(notes["cursor"]) if "cursor" in notes else None
+        self._cursor = Position.of(notes["cursor"]) if "cursor" in notes else None
         self._epoch = self._saved_epoch = int(notes.get("epoch", b"0"))
         self._schema = -1
         if not self._spec.path.is_file():
@@ -294,7 +269,7 @@ class TableSource:
             ) from error
         identity = (found.st_dev, found.st_ino)
         # Without triggers each change is a reason to try again whether they can be put in by now.
-        look = self._look() if self._scan_only else ""
+        look = look_at(self._spec.path) if self._scan_only else ""
         if self._connection is None or (identity, look) != (self._identity, self._seen):
             self._disconnect()
             self._connection = connect_readable(path, busy_seconds=self._busy_seconds)
@@ -374,7 +349,7 @@ class TableSource:
         return self._epoch << EPOCH_BITS | seq
 
     def _position(self, row: Row) -> Position:
-        look = self._look() if self._scan_only else ""
+        look = look_at(self._spec.path) if self._scan_only else ""
         return Position(self._epoch, self._identity[1], row.seq, row.stamp, look)
 
     def _changes(self, limit: int) -> Captured | None:
@@ -418,27 +393,6 @@ class TableSource:
         self._scanned_at = time.monotonic()
         return Captured((), position, gap=True)
 
-    def _look(self) -> str:
-        parts = []
-        for name in (self._spec.path.name, self._spec.path.name + "-wal"):
-            try:
-                found = self._spec.path.with_name(name).stat()
-            except OSError:
-                continue
-            # A file written a moment ago may be written again within the same tick of its time
-            # stamp, so such a look never equals a later one.
-            fresh = abs(time.time() - found.st_mtime) < _FRESH_SECONDS
-            parts.append(f"{found.st_ino} {found.st_size} {'new' if fresh else found.st_mtime_ns}")
-        return "\n".join(parts)
-
 
 def _schema_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("pragma schema_version").fetchone()[0])
-
-
-def _packed(position: Position) -> bytes:
-    return json.dumps(asdict(position)).encode()
-
-
-def _unpacked(note: bytes) -> Position:
-    return Position(**json.loads(note))
