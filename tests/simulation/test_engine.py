@@ -1,14 +1,12 @@
 """Whole processes of the product, under every fault that a seeded schedule can bring."""
 
 import pytest
-from tests.simulation.budget import seconds
+from tests.simulation.budget import PARTS, seconds
 from tests.simulation.engine import schedule
 from tests.simulation.harness import World
 from tests.simulation.run import many, one
 
-PARTS = 4
-"""So that every core has some; each begins at a seed of its own."""
-SECONDS = seconds(0.5, at_least=6.0) / PARTS
+SECONDS = seconds(0.4, at_least=4.0)
 
 ENOUGH = 500
 """Schedules after which every rare state must have been reached."""

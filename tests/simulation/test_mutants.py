@@ -8,7 +8,7 @@ from tests.simulation.harness import World
 from tests.simulation.mutants import DIRECTED, MUTANTS, OF_THE_ENGINE
 from tests.simulation.run import many
 
-SCHEDULES = 1500 if FULL else 60
+SCHEDULES = 1500 if FULL else 40
 OF_ENGINE = 150 if FULL else 30
 
 

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 import apsw
 import pytest
-from tests.simulation.budget import seconds
+from tests.simulation.budget import PARTS, seconds
 from tests.simulation.harness import SPACE, digest, expect, pieces, vector
 from tests.simulation.recorded import Content, State, closing_loop
 
@@ -32,8 +32,7 @@ from evervec.testing.powerloss import Disk
 CUTS = 200
 LIVES = 5
 """Cuts that one database sees, one after the other."""
-SECONDS = seconds(0.04, at_least=0.0)
-PARTS = 4
+SECONDS = seconds(0.05, at_least=0.0)
 
 TENANTS = ("one", "two")
 KEYS = [Key(tenant, "docs", encode_id(n)) for tenant in TENANTS for n in range(6)]

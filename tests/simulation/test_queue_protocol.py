@@ -1,16 +1,14 @@
 """The protocol of queue and store, under every fault that a seeded schedule can bring."""
 
 import pytest
-from tests.simulation.budget import seconds
+from tests.simulation.budget import PARTS, seconds
 from tests.simulation.harness import World
 from tests.simulation.protocol import schedule
 from tests.simulation.run import many, one
 
 from evervec.testing.invariants import Violation
 
-PARTS = 4
-"""So that every core has some; each begins at a seed of its own."""
-SECONDS = seconds(0.35, at_least=6.0) / PARTS
+SECONDS = seconds(0.4, at_least=4.0)
 
 ENOUGH = 1000
 """Schedules after which every rare state must have been reached."""
