@@ -255,6 +255,7 @@ class App:
                 raise SourceError(f"collection {scope.collection!r} is not in sync: {trouble}")
 
     async def _captured(self, capture: Capture) -> None:
+        await capture.source.look_again()
         while True:
             while await capture.step():
                 pass

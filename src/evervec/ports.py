@@ -61,6 +61,9 @@ class Source(Protocol):
     async def accept(self, captured: Captured) -> None:
         """Move past *captured*, whose ids are durable in the queue by now."""
 
+    async def look_again(self) -> None:
+        """Trust no hint: the next `changes` compares with all there is at that moment."""
+
     async def scan(self, after: Id | None, limit: int) -> Sequence[Id]:
         """Return up to *limit* existing ids in a stable order, those behind *after*.
 

@@ -240,3 +240,14 @@ async def test_a_table_that_is_not_watched_any_more_is_as_it_was(shop, state, mo
         assert await app.search("watched", mode="lexical") == []
         assert await app.state.queue.jobs() == []
     assert model.asked.total() == asked
+
+
+async def test_synced_knows_of_a_file_that_the_watcher_has_not_told_of_yet(notes, state, model):
+    """A watcher is a moment late; whoever asks whether all is in sync must not hear a lie."""
+    async with evervec.App(state, model=model) as app:
+        collection = app.collection("notes", source=evervec.folder(notes))
+        await collection.synced()
+        for n in range(10):
+            (notes / f"late{n}.md").write_text(f"word{n}x")
+            await collection.synced()
+            assert await found(collection, f"word{n}x") == [f"late{n}.md"]

@@ -186,6 +186,9 @@ class SimulatedSource:
     async def open(self) -> None:
         await self._in_thread(lambda: None)
 
+    async def look_again(self) -> None:
+        """Nothing to do: every look reads the log itself."""
+
     async def changes(self, limit: int) -> Captured | None:
         def look() -> Captured | None:
             self._may_fail()

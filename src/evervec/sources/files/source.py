@@ -111,6 +111,10 @@ class FolderSource:
         self._place = await self._on(self._walker, tree.place)
         self._watcher = Watcher(tree.root, recursive=tree.only is None, fits=tree.fits, wake=wake)
 
+    async def look_again(self) -> None:
+        """Walk at the next look: a watcher tells of a change a moment after it happened."""
+        self._walk_now = True
+
     async def changes(self, limit: int) -> Captured | None:
         async with self._one_at_a_time:
             self._woken.clear()

@@ -109,6 +109,9 @@ class TableSource:
             await self._notebook.save({"cursor": self._cursor.packed()})
         await self._save_epoch()
 
+    async def look_again(self) -> None:
+        """Nothing to do: every look reads the log itself."""
+
     async def changes(self, limit: int) -> Captured | None:
         if self._wake is not None:
             self._looked = self._wake.count
