@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 
+import numpy as np
 import pytest
 
 from evervec.model import Scope, Verdict
@@ -141,3 +142,22 @@ async def test_one_id_in_two_collections_is_two_documents(opened):
         "other": 3,
     }
     assert await store.damaged(HOME) == await store.damaged(other) == []
+
+
+async def test_dimensions_are_by_tenant_and_space(opened):
+    store, _ = opened
+    await put(store, "a", [OLD])
+    for tenant, space, size in (("", 2, 3), ("t", 1, 5)):
+        await store.keep(tenant, space, {digest_of(OLD): np.ones(size, np.float32)})
+        assert await store.known(tenant, space, [digest_of(OLD)])
+
+
+async def test_a_vector_that_is_replaced_leaves_the_others(opened):
+    store, _ = opened
+    await put(store, "a", [OLD])
+    await put(store, "b", [NEW])
+    await store.keep("", 1, {digest_of(OLD): vector_of("another")})
+
+    for text, id_ in (("another", "a"), (NEW, "b")):
+        hit = (await dense(store, text))[0]
+        assert (hit.id, hit.score) == (id_, pytest.approx(1, abs=1e-6))
