@@ -103,9 +103,8 @@ class TableSource:
         if not self._watched:
             raise ValueError("a source that is only looked at captures nothing")
         notes = await self._notebook.load()
-        fresh = "cursor" not in notes
         await self._run(lambda: self._open(notes), opening=True)
-        if fresh and self._cursor is not None:
+        if "cursor" not in notes and self._cursor is not None:
             await self._notebook.save({"cursor": self._cursor.packed()})
         await self._save_epoch()
 
