@@ -59,7 +59,7 @@ class HeldEmbedder(HashEmbedder):
         return vectors
 
 
-async def eventually(condition: Callable[[], Awaitable[bool]], what: str) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
     """Return when *condition* holds; fail, naming *what* was waited for, if it never does."""
     limit = time.monotonic() + PATIENCE
     while not await condition():
@@ -80,7 +80,7 @@ async def searchable(collection: evervec.Collection, words: str, *ids: object) -
     async def they_are() -> bool:
         return await found(collection, words) == sorted(ids, key=repr)
 
-    await eventually(they_are, f"{words!r} in {ids}")
+    await until(they_are, f"{words!r} in {ids}")
 
 
 def articles(

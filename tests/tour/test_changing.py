@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.tour.shop import QUICK, articles, eventually, found, searchable
+from tests.tour.shop import QUICK, articles, found, searchable, until
 
 import evervec
 from evervec.errors import ConfigError, RecipeChanged
@@ -56,7 +56,7 @@ async def test_what_another_app_registers_changes_and_removes_is_picked_up(shop,
             async def gone():
                 return not await serving.collections() and not serving.engine.captures
 
-            await eventually(gone, "the removal to arrive")
+            await until(gone, "the removal to arrive")
             assert await serving.search("before", mode="lexical") == []
         finally:
             await registering.close()
@@ -162,7 +162,7 @@ async def test_the_queue_may_live_in_a_file_of_its_own(shop, state, model, tmp_p
         async def waits():
             return (await app.state.queue.depth()).backlog == 1
 
-        await eventually(waits, "the job to wait")
+        await until(waits, "the job to wait")
         assert app.state.queue_database.path != app.state.database.path
         await app.state.queue.set_mode(Mode.RUNNING)
         await searchable(collection, "elsewhere", 1)

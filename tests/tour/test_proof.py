@@ -5,7 +5,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.tour.shop import HeldEmbedder, articles, eventually, found, searchable
+from tests.tour.shop import HeldEmbedder, articles, found, searchable, until
 
 import evervec
 from evervec.errors import ConfigError
@@ -93,7 +93,7 @@ async def test_a_lost_queue_loses_no_document(shop, state, model, tmp_path, stop
         async def waits():
             return (await app.state.queue.depth()).backlog == 1
 
-        await eventually(waits, "the job to be in the queue")
+        await until(waits, "the job to be in the queue")
     assert stopped
     for part in tmp_path.glob("queue.db*"):
         part.unlink()

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 
 import pytest
-from tests.tour.shop import HeldEmbedder, articles, eventually, found, searchable
+from tests.tour.shop import HeldEmbedder, articles, found, searchable, until
 
 import evervec
 import evervec.sync
@@ -187,7 +187,7 @@ async def test_a_worker_may_be_switched_off(shop, state, model):
         async def waits():
             return bool(await app.state.queue.find([Key("", "articles", encode_id(1))]))
 
-        await eventually(waits, "the job to wait")
+        await until(waits, "the job to wait")
         assert model.requests == 0
         async with evervec.App(state, model=HashEmbedder()):
             await searchable(collection, "another", 1)

@@ -8,9 +8,9 @@ from tests.tour.shop import (
     QUICK,
     HeldEmbedder,
     articles,
-    eventually,
     found,
     searchable,
+    until,
 )
 
 import evervec
@@ -115,7 +115,7 @@ async def test_the_last_attempt_that_fails_is_final(shop, state, model):
     async with evervec.App(state, model=model, settings=QUICK) as app:
         collection = articles(app, shop)
         shop.put((1, "never"))
-        await eventually(lambda: _has(failed_jobs(app)), "the job to fail")
+        await until(lambda: _has(failed_jobs(app)), "the job to fail")
         (job,) = await failed_jobs(app)
         await collection.synced()
     assert (job.attempts, job.kind, model.requests) == (3, "transient", 3)
@@ -192,7 +192,7 @@ async def test_a_document_under_constant_edits_is_embedded_behind_no_backlog(sho
             shop.put((5000, f"hot edit{edits}"))
             return await found(collection, "hot") == [5000]
 
-        await eventually(some_edit_is_searchable, "an edit while edits go on")
+        await until(some_edit_is_searchable, "an edit while edits go on")
         (status,) = await app.status()
         assert status.backlog > 0 or status.scanning
 
@@ -253,7 +253,7 @@ async def test_cancelled_work_is_not_published(shop, state):
 
         await app.state.queue.set_mode(Mode.PAUSED)
         shop.put((2, "cancelled in line"))
-        await eventually(lambda: _waits(app, 2), "the job to wait")
+        await until(lambda: _waits(app, 2), "the job to wait")
         assert await collection.cancel(2) is True
         await app.state.queue.set_mode(Mode.RUNNING)
         await collection.synced()
@@ -277,7 +277,7 @@ async def test_a_paused_queue_hands_out_nothing_until_it_is_resumed(shop, state,
         await collection.synced()
         await app.state.queue.set_mode(Mode.PAUSED)
         shop.put((1, "later"))
-        await eventually(lambda: _waits(app, 1), "the job to wait")
+        await until(lambda: _waits(app, 1), "the job to wait")
         assert await app.state.queue.claim(1, holder=this_process("t"), lease_for=60) is None
         assert await found(collection, "later") == []
         await app.state.queue.set_mode(Mode.RUNNING)
@@ -315,7 +315,7 @@ async def test_critical_trouble_halts_the_collection_also_after_a_restart(shop, 
     async with evervec.App(state, model=model) as app:
         articles(app, shop)
         shop.put((1, "wait for me"))
-        await eventually(lambda: halted(app), "the collection to halt")
+        await until(lambda: halted(app), "the collection to halt")
     requests = model.requests
     async with evervec.App(state, model=model) as app:
         (registered,) = await app.collections()
@@ -326,7 +326,7 @@ async def test_critical_trouble_halts_the_collection_also_after_a_restart(shop, 
         await app.state.queue.put([Change(Key("", "articles", encode_id(1)))])
         collection = evervec.Collection(app, registered.scope)
         await collection.force(1)
-        await eventually(lambda: _not(halted(app)), "the halt to end")
+        await until(lambda: _not(halted(app)), "the halt to end")
 
 
 async def _not(condition):
