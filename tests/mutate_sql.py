@@ -80,6 +80,8 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("depth_parked", "ended_at is not null"): "every parked job has ended; for the index",
     ("states", "id in (select value from carray(:ids))"): "reads more rows than are looked at",
     ("vectors", "digest in (select value from carray(:digests))"): "reads more rows, as above",
+    ("chunks", "document in (select value from carray(:documents))"): "reads more rows, as above",
+    ("chunks_of_vector", "vector = :vector"): "gives more chunks new numbers than need them",
 }
 """Mutants that change nothing that can be seen, each with the reason."""
 

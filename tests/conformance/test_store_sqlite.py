@@ -161,3 +161,13 @@ async def test_a_vector_that_is_replaced_leaves_the_others(opened):
     for text, id_ in (("another", "a"), (NEW, "b")):
         hit = (await dense(store, text))[0]
         assert (hit.id, hit.score) == (id_, pytest.approx(1, abs=1e-6))
+
+
+async def test_a_text_that_was_there_before_the_last_one_is_published_again(opened):
+    store, _ = opened
+    for version, text in enumerate((OLD, NEW, OLD), start=1):
+        await put(store, "a", [text], version=version, fence=version)
+        assert [hit.text for hit in await dense(store, "x")] == [text]
+    await remove(store, "a", version=4, fence=4)
+    await put(store, "a", [OLD], version=5, fence=5, space=2)
+    assert (await store.look([key_of("a")]))[key_of("a")].space == 2
