@@ -16,6 +16,7 @@ import multiprocessing
 import os
 import random
 import re
+import resource
 import sys
 import time
 from collections.abc import Iterator
@@ -155,6 +156,8 @@ def judge(mutant: Mutant) -> None:
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
     os.chdir(ROOT)
+    # A statement that never ends must end even if nobody is left to kill this process.
+    resource.setrlimit(resource.RLIMIT_CPU, (int(PATIENCE), int(PATIENCE)))
     # Every user of the file holds this very dict.
     statements(mutant.suite.package, mutant.file)[mutant.statement] = mutant.text
     options = ["-x", "-q", "-k", mutant.suite.chosen, "-o", "timeout=15", "--assert=plain"]
@@ -205,7 +208,7 @@ def _judged(
                     process.kill()
                 continue
             del running[sentinel]
-            if process.exitcode not in (0, 1, -9):
+            if process.exitcode not in (0, 1, -9, -24):
                 raise RuntimeError(f"the suite did not run: {mutant.name}: {process.exitcode}")
             yield mutant, process.exitcode == 0
         if time.monotonic() > until:
