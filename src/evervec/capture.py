@@ -8,6 +8,7 @@ unchanged is noticed by its digest and costs no embedding.
 
 import asyncio
 import json
+import random
 from dataclasses import dataclass, field
 
 from evervec.faults import reach
@@ -22,6 +23,7 @@ BACKLOG_MAX = 20_000
 WAIT_SECONDS = 1.0
 
 SCAN = "scan"
+"""What the names of the notes of all scans begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,15 @@ class Scan:
     def from_bytes(cls, value: bytes) -> "Scan":
         stored, after = json.loads(value)
         return cls(stored, None if after is None else Id(after))
+
+
+def new_scan() -> dict[str, bytes]:
+    """Return the note that begins a scan, under a name of its own.
+
+    Another process may be in the middle of an older scan. Were it the same note, its next page
+    would be written over the new beginning, and what lies before that page would not be scanned.
+    """
+    return {f"{SCAN}/{random.getrandbits(64):016x}": Scan().to_bytes()}
 
 
 @dataclass(frozen=True)
@@ -59,7 +70,7 @@ class Capture:
         await self.source.open()
         notes = await self.notebook.load("opened")
         if not notes:
-            first = {SCAN: Scan().to_bytes()} if scan else {}
+            first = new_scan() if scan else {}
             await self.notebook.save({"opened": b"1", **first})
 
     async def step(self) -> bool:
@@ -83,7 +94,7 @@ class Capture:
 
     async def rescan(self) -> None:
         """Begin a scan of everything, durably."""
-        await self.notebook.save({SCAN: Scan().to_bytes()})
+        await self.notebook.save(new_scan())
 
     async def scanning(self) -> bool:
         return bool(await self.notebook.load(SCAN))
@@ -95,14 +106,15 @@ class Capture:
 
     async def _scan_step(self) -> bool:
         notes = await self.notebook.load(SCAN)
-        if SCAN not in notes:
+        if not notes:
             return False
+        name = min(notes)
         if (await self.control.depth(self.scope)).backlog > BACKLOG_MAX:
             return False
-        scan = Scan.from_bytes(notes[SCAN])
+        scan = Scan.from_bytes(notes[name])
         page = await self._page(scan)
         await self.queue.put([Change(self._key(id_)) for id_ in page], lane=Lane.BACKFILL)
-        await self.notebook.save({SCAN: _next(scan, page)})
+        await self.notebook.save({name: _next(scan, page)})
         return True
 
     async def _page(self, scan: Scan) -> list[Id]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 
-from evervec.capture import SCAN, Scan
+from evervec.capture import new_scan
 from evervec.clock import SYSTEM, Clock
 from evervec.errors import ConfigError
 from evervec.ports import Queue
@@ -51,7 +51,7 @@ class State:
         if known and not raised:
             return
         for each in await self.registry.collections():
-            await self.registry.notebook(each.number).save({SCAN: Scan().to_bytes()})
+            await self.registry.notebook(each.number).save(new_scan())
         await self.registry.set("queue", identity)
 
     async def gather_facts(self) -> None:

@@ -21,8 +21,9 @@ from evervec.ports import Renewed, Settled, Vector
 from evervec.queues.sqlite import SqliteQueue
 from evervec.sqlite.database import Database
 from evervec.stores.sqlite import SqliteStore
+from evervec.testing.chaos import Chaos, Faults, LoopClock
 from evervec.testing.invariants import Audit, Expect, Expected, Violation, at_rest, owed
-from evervec.testing.simulation import Actor, Chaos, Faults, LoopClock, SimulatedLoop
+from evervec.testing.simulation import Actor, SimulatedLoop
 from evervec.testing.world import SimulatedSource, Table, Writer
 
 T = TypeVar("T")

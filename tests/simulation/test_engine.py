@@ -6,6 +6,10 @@ from tests.simulation.engine import schedule
 from tests.simulation.harness import World
 from tests.simulation.run import many, one
 
+from evervec.capture import Capture, Scan
+from evervec.model import Id
+from evervec.testing.world import Notes, Row, SimulatedSource
+
 SECONDS = seconds(0.4, at_least=4.0)
 
 ENOUGH = 500
@@ -49,3 +53,28 @@ def test_without_faults_each_text_is_paid_for_once() -> None:
 
 def test_a_seed_replays_exactly() -> None:
     assert one(7, "engine") == one(7, "engine")
+
+
+def test_a_scan_that_is_asked_for_during_another_processes_scan_begins_at_the_beginning() -> None:
+    """Found by a schedule: the page under way was noted over the new beginning, and a change lost."""
+
+    async def both(world: World) -> None:
+        table = world.tables[0]
+        table.commit({Id(str(n)): Row("text") for n in range(3)}, ())
+        queue, store, notes = world.queue(), world.store(), Notes(table)
+        other = Capture(table.scope, world.source(table), queue, queue, store, notes)
+
+        class Interrupted(SimulatedSource):
+            async def scan(self, after, limit):
+                page = await super().scan(after, limit)
+                await other.rescan()
+                return page
+
+        capture = Capture(table.scope, Interrupted(table), queue, queue, store, notes)
+        await capture.open(scan=True)
+        await capture.scan_step()
+        left.extend(Scan.from_bytes(note) for note in (await notes.load("scan")).values())
+
+    left: list[Scan] = []
+    World(0, calm=True).run(both)
+    assert Scan() in left
