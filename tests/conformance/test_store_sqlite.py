@@ -160,7 +160,8 @@ async def test_a_vector_that_is_replaced_leaves_the_others(opened):
 
     for text, id_ in (("another", "a"), (NEW, "b")):
         hit = (await dense(store, text))[0]
-        assert (hit.id, hit.score) == (id_, pytest.approx(1, abs=1e-6))
+        assert hit.id == id_
+        assert hit.score == pytest.approx(1, abs=1e-6)
 
 
 async def test_a_text_that_was_there_before_the_last_one_is_published_again(opened):
