@@ -36,6 +36,17 @@ WORDS = 24
 BATCH = 128
 RECIPE = ChunkRecipe(tokens_max=32)
 """One paragraph of 24 words is one chunk: two do not fit."""
+LOSE = """
+import sqlite3, sys
+path, count = sys.argv[1:]
+with sqlite3.connect(path, timeout=30) as file:
+    file.execute(
+        "delete from store_vector where number in (select number from store_vector"
+        " join store_chunk on store_chunk.vector = number order by chunk % 8, chunk limit ?)",
+        (int(count),),
+    )
+file.close()
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,12 +222,9 @@ async def lost(bench: Bench, doc: Collection) -> Outcome:
     gone = bench.size.chunks // 8
 
     async def act() -> None:
-        with closing(sqlite3.connect(bench.root / "state.db")) as file, file:
-            file.execute(
-                "delete from store_vector where number in (select number from store_vector"
-                " join store_chunk on store_chunk.vector = number order by chunk % 8, chunk limit ?)",
-                (gone,),
-            )
+        # From a process of its own: closing a file takes the locks from every other copy of SQLite
+        # in the process, and the app here would read a shared memory that is cut short under it.
+        await _python(LOSE, str(bench.root / "state.db"), str(gone))
         while (await doc.repair(limit=1000)).queued:
             await doc.synced()
         drift = await doc.verify()
@@ -224,6 +232,12 @@ async def lost(bench: Bench, doc: Collection) -> Outcome:
             raise SystemExit(f"the repair left drift: {drift}")
 
     return await bench.counted(act, gone)
+
+
+async def _python(code: str, *arguments: str) -> None:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, *arguments)
+    if await process.wait():
+        raise SystemExit("the program beside the bench broke off")
 
 
 async def folder_scenarios(bench: Bench) -> dict[str, Outcome]:
