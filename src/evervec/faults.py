@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 
 LABELS = (
+    "schema.commit",
+    "schema.done",
     "capture.read",
     "capture.put",
     "capture.accepted",

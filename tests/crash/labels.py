@@ -8,8 +8,8 @@ from typing import Any
 from tests.crash.check import violations
 from tests.crash.history import Child, History, Server
 
-# A heartbeat is sent while a lease is held, a reaper works after a death, a drain comes once.
-RARE = {"queue.renew": 2, "queue.reap": 1, "worker.drain": 1}
+# Tables are made once; a heartbeat is sent while a lease is held, a reaper works after a death, a drain comes once.
+RARE = {"schema": 4, "queue.renew": 2, "queue.reap": 1, "worker.drain": 1}
 
 
 def passes(label: str, dice: random.Random) -> int:

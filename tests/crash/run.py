@@ -19,6 +19,8 @@ from tests.crash.labels import kill_at
 
 from evervec.faults import LABELS
 
+BROKEN_MAX = 10
+
 
 def histories(
     server: Server,
@@ -27,14 +29,20 @@ def histories(
     seed: int = 0,
     kills: int = 1_000_000,
     seconds: float = 1e9,
+    kills_least: int = 0,
     labels: bool = True,
 ) -> dict[str, Any]:
-    """Live histories until *kills* or *seconds* are reached. What broke is kept on the disk."""
+    """Live histories until *kills* or *seconds* are reached, and *kills_least* in any case.
+
+    What broke is kept on the disk, and after ten of these there is no need for more.
+    """
     deadline = time.monotonic() + seconds
     counts: Counter[str] = Counter()
     hits: Counter[str] = Counter()
     broken: list[dict[str, Any]] = []
-    while counts["kills"] < kills and time.monotonic() < deadline:
+    while counts["kills"] < kills and len(broken) < BROKEN_MAX:
+        if time.monotonic() > deadline and counts["kills"] >= kills_least:
+            break
         place, label = folder / str(seed), LABELS[seed % len(LABELS)]
         try:
             if labels and seed % 3 == 0:

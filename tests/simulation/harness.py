@@ -189,7 +189,9 @@ class WatchedStore(SqliteStore):
         return verdicts
 
     async def keep(self, tenant: str, space: int, vectors: Mapping[bytes, Vector]) -> None:
-        self._world.ever_kept.update((tenant, digest) for digest in vectors)
+        kept = {(tenant, digest) for digest in vectors}
+        self._world.rare["paid for again"] += len(kept & self._world.ever_kept)
+        self._world.ever_kept |= kept
         await super().keep(tenant, space, vectors)
 
     async def known(self, tenant: str, space: int, digests: Sequence[bytes]) -> frozenset[bytes]:
@@ -261,7 +263,6 @@ class World:
         self.trusts_in_time = False
         """Whether workers promise to publish only while their lease lasts."""
         self.ever_kept: set[tuple[str, bytes]] = set()
-        self.embedded: Counter[tuple[str, bytes]] = Counter()
         self.holders: dict[int, Actor] = {}
         self.commits = 0
         self.write_rate = self.dice.choice((0.01, 0.03, 0.1))

@@ -158,7 +158,6 @@ class Worker:
         await asyncio.sleep(self.dice.choice((0.01, 0.5, 4.0)) if not self.clean else 0.01)
         if not self.clean and self.dice.random() < 0.1:
             return False
-        self.world.embedded.update((scope.tenant, name) for name in missing)
         reach("attempt.embedded")
         await self.store.keep(
             scope.tenant, SPACE, {name: vector(text) for name, text in missing.items()}

@@ -38,6 +38,7 @@ class Database:
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
+        self._place = Path(path)
         self._local = threading.local()
         self._connections: list[apsw.Connection] = []
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="evervec-write")
@@ -133,7 +134,7 @@ class Database:
 
         if self._is_current(component, len(files)):
             return
-        self.write_now(step)
+        self.write_now(step, "schema")
 
     def _is_current(self, component: str, version: int) -> bool:
         # A look before the write lock is taken: `evervec status` must not wait for a busy writer.
@@ -150,7 +151,7 @@ class Database:
     def _connection(self, cache: int = WRITER_CACHE) -> apsw.Connection:
         """Return this thread's connection; the first use of it decides how much it caches."""
         connection: apsw.Connection | None = getattr(self._local, "connection", None)
-        if connection is not None and self._local.file != _file(self.path):
+        if connection is not None and self._local.file != _file(self._place):
             # SQLite would go on with a file that has no name any more, and all of it would be lost.
             raise StateError(
                 f"state database {self.path!r} was deleted or replaced while it was open",
@@ -161,7 +162,7 @@ class Database:
                 connection = _connect(self.path, cache)
                 self._connections.append(connection)
             self._local.connection = connection
-            self._local.file = _file(self.path)
+            self._local.file = _file(self._place)
         return connection
 
     @contextmanager
@@ -172,10 +173,10 @@ class Database:
             raise in_plain_words(error, self.path) from error
 
 
-def _file(path: str) -> tuple[int, int] | None:
-    """Return which file lies at *path*; None if none does, as for a database in memory."""
+def _file(place: Path) -> tuple[int, int] | None:
+    """Return which file lies at *place*; None if none does, as for a database in memory."""
     try:
-        found = Path(path).stat()
+        found = place.stat()
     except OSError:
         return None
     return found.st_dev, found.st_ino

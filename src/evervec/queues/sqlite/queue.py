@@ -42,9 +42,7 @@ class SqliteQueue(SqliteControl):
         """*boot* and *alive* say which boot this is and whether a holder lives: for simulations."""
         super().__init__(database, clock, boot_id() if boot is None else boot)
         self._crashes_max = crashes_max
-        here = this_process("")
-        # A holder that cannot be seen from here lives until its lease runs out.
-        self._alive = alive or (lambda holder: look_alive(holder, here) is not False)
+        self._alive = alive or _seen_from_here()
         self._bell = Bell(database.path)
 
     def open(self) -> None:
@@ -164,3 +162,9 @@ class SqliteQueue(SqliteControl):
     async def close(self) -> None:
         """End waiting; the database belongs to whoever opened it."""
         self._bell.close()
+
+
+def _seen_from_here() -> Callable[[Holder], bool]:
+    here = this_process("")
+    # A holder that cannot be seen from here lives until its lease runs out.
+    return lambda holder: look_alive(holder, here) is not False
