@@ -21,6 +21,9 @@ from evervec.gate import Gate
 from evervec.model import Lane
 from evervec.ports import Embedder, Store, Vectors
 
+AWAY_SECONDS = 5.0
+"""For how long a model that was away is not asked again, unless it said when."""
+
 Want: TypeAlias = tuple[str, bytes]
 """A tenant and the digest of a text: vectors are never shared between tenants."""
 
@@ -56,6 +59,8 @@ class Embedding:
         # While one answer is kept, another request keeps its place at the model busy.
         self._unkept = Gate(2 * places)
         self._under_way: dict[Want, asyncio.Future[None]] = {}
+        self._away_until = 0.0
+        self._away = ""
 
     async def ensure(
         self,
@@ -156,10 +161,15 @@ class Embedding:
 
     async def _asked(self, texts: Sequence[str]) -> Vectors:
         if self._stopping():
-            raise Unavailable("this worker is stopping")
+            raise Unavailable("this worker is stopping", after=0.0)
+        if (left := self._away_until - asyncio.get_running_loop().time()) > 0:
+            # All that waits would ask within a moment, again and again: a storm when it comes back.
+            raise Unavailable(self._away, after=left)
         reach("attempt.embed")
         try:
             vectors = await self.embedder.embed(texts, kind="document")
+        except Unavailable as error:
+            raise self._gone(error) from error
         except EvervecError:
             raise
         except Exception as error:
@@ -172,6 +182,11 @@ class Embedding:
         reach("attempt.embedded")
         self._answered()
         return checked(vectors, len(texts), self.embedder)
+
+    def _gone(self, error: Unavailable) -> Unavailable:
+        after = AWAY_SECONDS if error.after is None else error.after
+        self._away, self._away_until = str(error), asyncio.get_running_loop().time() + after
+        return Unavailable(str(error), after=after)
 
 
 def checked(vectors: Vectors, count: int, embedder: Embedder) -> Vectors:

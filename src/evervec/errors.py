@@ -48,7 +48,10 @@ class Permanent(EvervecError):
 
 
 class Unavailable(EvervecError):
-    """The provider is down; its jobs wait and are charged nothing."""
+    """The provider is down; its jobs wait and are charged nothing.
+
+    It is not asked again for *after* seconds, or for a few if that is not known.
+    """
 
     def __init__(
         self, message: str, *, after: float | None = None, hint: str | None = None

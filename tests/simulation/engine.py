@@ -83,12 +83,14 @@ class SimulatedModel(HashEmbedder):
 class Process:
     """What one `evervec up` runs, but for the terminal."""
 
-    def __init__(self, world: World, asked: Counter[str]) -> None:
+    def __init__(
+        self, world: World, asked: Counter[str], *, model: HashEmbedder | None = None
+    ) -> None:
         self.world = world
         self.queue, self.store = world.queue(), world.store()
         self.holder = world.holder()
         self.keeper = Keeper(world.clock, lease_for=LEASE_FOR)
-        embedding = Embedding(SimulatedModel(world, asked), self.store, space=SPACE)
+        embedding = Embedding(model or SimulatedModel(world, asked), self.store, space=SPACE)
         self.servings = {
             table.scope: Serving(table.scope, world.source(table), RECIPE, embedding)
             for table in world.tables

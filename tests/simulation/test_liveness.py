@@ -2,19 +2,22 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import ceil, log2
 
 import pytest
-from tests.simulation.engine import Process, expect
+from tests.simulation.engine import Process, SimulatedModel, expect
 from tests.simulation.harness import World
 from tests.simulation.recorded import State, closing_loop
 
+from evervec.embedding import AWAY_SECONDS
+from evervec.errors import Unavailable
 from evervec.fairness import lanes_wanted
 from evervec.model import Change, Holder, Id, Key, Lease, encode_id
 from evervec.model import State as JobState
 from evervec.outcome import Done, Retry
+from evervec.ports import Kind, Vectors
 from evervec.testing.clock import VirtualClock
 from evervec.testing.world import Row
 
@@ -244,3 +247,53 @@ def test_a_crash_sends_only_what_was_under_way_again(seed: int) -> None:
     # Two requests of three texts, and what waits behind each for its answer to be kept.
     assert under_way["most"] <= kills * 12
     assert len(asked) == 40
+
+
+class Away(SimulatedModel):
+    """Nobody answers for a while, and nobody says for how long."""
+
+    def __init__(self, world: World, asked: Counter[str], *, until: float) -> None:
+        super().__init__(world, asked)
+        self.until = until
+        self.in_vain = 0
+
+    async def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
+        if asyncio.get_running_loop().time() < self.until:
+            self.in_vain += 1
+            raise Unavailable("nobody answers")
+        return await super().embed(texts, kind=kind)
+
+
+def test_an_outage_of_ten_minutes_is_over_a_moment_after_it_ends_and_makes_no_storm() -> None:
+    """L7: however much waits, the model is asked once a moment; then all of it is done, uncharged.
+
+    Found by reading the list of invariants: no suite had a model that was away for long without
+    saying so, and each job was handed back at once, to ask again at once.
+    """
+    outage, in_vain, waiting = 600.0, [0], [-1]
+
+    async def schedule(world: World) -> None:
+        world.expect = expect
+        world.chaos.on = False
+        table = world.tables[0]
+        rows = {Id(str(n)): Row(f"text {n}") for n in range(40)}
+        table.commit(rows, list(rows))
+        asked: Counter[str] = Counter()
+        model = Away(world, asked, until=world.loop.time() + outage)
+        stopping = asyncio.Event()
+        process = world.loop.spawn("process", Process(world, asked, model=model).run(stopping))
+        await asyncio.sleep(outage)
+        in_vain[0] = model.in_vain
+        states = world.connection.execute("select sum(attempts), sum(state = 3) from job")
+        assert states.fetchone() == (0, 0)
+        await asyncio.sleep(60.0)
+        waiting[0] = world.connection.execute("select count(*) from job").get
+        stopping.set()
+        assert process.task is not None
+        await asyncio.wait([process.task])
+
+    report = World(0, calm=True).run(schedule)
+    assert not report.violation, report.violation
+    # Each place at the model finds out for itself.
+    assert in_vain[0] <= 2 * (outage / AWAY_SECONDS + 1)
+    assert waiting == [0]

@@ -122,7 +122,7 @@ class FunctionEmbedder:
 
     async def _ask(self, texts: list[str]) -> ArrayLike:
         if self._closed:
-            raise Unavailable(f"model {self._name!r} was closed")
+            raise Unavailable(f"model {self._name!r} was closed", after=0.0)
         try:
             answer = self._function(texts) if self._async else await self._on_thread(texts)
             # A sync function may hand back something to await, as a lambda around one does.

@@ -130,7 +130,7 @@ class LocalEmbedder:
 
     async def _call(self, work: Callable[[], T]) -> T:
         if self._closed:
-            raise Unavailable("the local model was closed")
+            raise Unavailable("the local model was closed", after=0.0)
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def _ids(self, texts: Sequence[str]) -> list[list[int]]:
