@@ -392,6 +392,7 @@ KEYS = [
 ]
 
 
+@pytest.mark.accepts("000-63")
 @pytest.mark.parametrize("rowid", ["", "without rowid"])
 @pytest.mark.parametrize(("columns", "order", "keys"), KEYS, ids=[key[0] for key in KEYS])
 @pytest.mark.parametrize("limit", [1, 2, 1000])
@@ -467,6 +468,16 @@ async def test_what_cannot_be_watched_is_said_at_once(shop, table, spec, words):
     assert words in str(caught.value)
     assert caught.value.hint
     assert shop.schema() == before
+
+
+@pytest.mark.accepts("000-68")
+async def test_a_list_of_tables_names_the_users_own_and_none_of_ours(shop):
+    shop.run(NOTE, "create table plain (id integer primary key autoincrement, body)")
+    await shop.watch()
+    assert len([row for row in shop.schema() if row[1].startswith("evervec_")]) > 1
+    with pytest.raises(ConfigError) as caught:
+        await shop.watch("xyzzy")
+    assert caught.value.hint == "there are 'note', 'plain'"
 
 
 async def test_a_file_that_is_no_database_is_refused(tmp_path):
@@ -671,6 +682,7 @@ async def test_a_file_that_vanished_is_named(shop):
     assert await taken(source) == {1}
 
 
+@pytest.mark.accepts("000-64")
 async def test_removed_triggers_are_put_back_and_asked_about(shop):
     shop.run(NOTE)
     source = await shop.watch()
