@@ -48,6 +48,7 @@ def history(server: Server, tmp_path: Path) -> History:
 
 
 @pytest.mark.heavy
+@pytest.mark.accepts("000-59")
 def test_a_full_disk_stops_the_work_and_loses_nothing(history: History) -> None:
     """The worker goes on where it was when there is room again."""
     worker = history.start()

@@ -245,7 +245,7 @@ def attempt(
     [(apsw.IOError, False), (apsw.FullError, False), (apsw.IOError, True)],
     ids=["broken", "full", "broken at checkpoints"],
 )
-@pytest.mark.accepts("000-47")
+@pytest.mark.accepts("000-47", "000-59")
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
 def test_a_verb_that_a_disk_refuses_did_nothing_or_a_whole_step(
     verb: Verb, *, failure: type[apsw.Error], checkpoint: bool, tmp_path: Path

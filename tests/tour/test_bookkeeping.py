@@ -269,7 +269,7 @@ def write(path, ids):
         )
 
 
-@pytest.mark.accepts("001-26")
+@pytest.mark.accepts("001-22", "001-23", "001-26")
 async def test_no_transaction_is_open_while_the_model_works(shop, state, watched):
     """However long it takes: nobody waits for a lock of ours meanwhile."""
     watch, model = watched(), HeldEmbedder("held")

@@ -11,7 +11,9 @@ import evervec
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.accepts("000-07", "000-54", "000-55", "000-57", "001-24", "001-25", "002-01", "002-02")
+@pytest.mark.accepts(
+    "000-01", "000-07", "000-54", "000-55", "000-57", "001-24", "001-25", "002-01", "002-02"
+)
 async def test_a_row_that_another_program_writes_is_searchable_soon(shop, state, model):
     """Nobody tells us of it: the write is captured, queued, embedded and published by itself."""
     async with evervec.App(state, model=model) as app:
@@ -146,7 +148,7 @@ async def test_the_old_text_is_searchable_until_the_new_one_is_published(shop, s
         await searchable(collection, "meanwhile", 2)
 
 
-@pytest.mark.accepts("R-04", "000-32")
+@pytest.mark.accepts("R-04", "000-01", "000-32")
 async def test_an_edit_during_a_slow_embedding_wins(shop, state):
     """Whoever ends last: what is searchable at the end is the newest text."""
     model = HeldEmbedder("slow")
@@ -162,7 +164,7 @@ async def test_an_edit_during_a_slow_embedding_wins(shop, state):
         assert (await collection.verify()).drift == 0
 
 
-@pytest.mark.accepts("000-09", "000-62", "002-03", "001-21")
+@pytest.mark.accepts("000-09", "000-62", "002-03")
 async def test_what_is_written_while_nothing_runs_is_embedded_at_the_next_start(shop, state, model):
     """The triggers work for us while we are away."""
     async with evervec.App(state, model=model) as app:

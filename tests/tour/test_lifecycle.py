@@ -120,7 +120,7 @@ async def test_while_the_model_works_the_job_is_held_and_the_source_is_never_wri
         assert rows(shop.path, "select * from articles") == before
 
 
-@pytest.mark.accepts("001-27", "001-28")
+@pytest.mark.accepts("001-21", "001-27", "001-28")
 async def test_sixty_programs_write_while_the_model_works_and_none_times_out(shop, state):
     """No lock of ours is held while the model is asked."""
     model = HeldEmbedder("held")

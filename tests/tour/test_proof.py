@@ -8,8 +8,10 @@ import pytest
 from tests.tour.shop import HeldEmbedder, articles, found, searchable, until
 
 import evervec
+from evervec import verify
 from evervec.errors import ConfigError
 from evervec.model import Mode, State
+from evervec.sources.sqlite import TableSource
 from evervec.testing.embedder import HashEmbedder
 
 pytestmark = pytest.mark.anyio
@@ -111,8 +113,18 @@ async def test_a_lost_queue_loses_no_document(shop, state, model, tmp_path, stop
 
 
 @pytest.mark.accepts("001-49", "001-50", "001-51", "001-56", "001-58")
-async def test_a_repair_is_bounded(shop, state, model):
-    """Ten documents unless told otherwise; never more than the limit, and none twice."""
+async def test_a_repair_is_bounded(shop, state, model, monkeypatch):
+    """Ten documents unless told otherwise; never more than the limit, none twice, few looked at."""
+    monkeypatch.setattr(verify, "PAGE", 20)
+    looked_at = []
+    scan = TableSource.scan
+
+    async def scanned(self, after, limit):
+        page = await scan(self, after, limit)
+        looked_at.append(len(page))
+        return page
+
+    monkeypatch.setattr(TableSource, "scan", scanned)
     shop.put(*((n, f"row {n}") for n in range(1, 1001)))
     app = evervec.App(state, model=model)
     await app.open()
@@ -121,6 +133,7 @@ async def test_a_repair_is_bounded(shop, state, model):
         await app.collections()
         first = await collection.repair()
         assert (first.discovered, first.queued) == (10, 10)
+        assert looked_at == [20]
         second = await collection.repair(50)
         assert (second.discovered, second.queued) == (50, 50)
         assert (await app.state.queue.depth()).backlog == 60

@@ -30,7 +30,9 @@ async def failed_jobs(app):
     return await app.state.queue.jobs(states=(State.FAILED,))
 
 
-@pytest.mark.accepts("R-12", "001-16", "001-17", "001-34", "002-19", "002-25", "002-27", "000-58")
+@pytest.mark.accepts(
+    "R-12", "001-16", "001-17", "001-34", "002-19", "002-25", "002-27", "003-37", "000-58"
+)
 async def test_a_poison_document_fails_alone_with_its_reason(shop, state, model):
     """The other 49 of its batch are searchable; what failed says why, and how it failed."""
     model.trouble.poison = "poison"
@@ -88,7 +90,7 @@ async def test_what_failed_is_tried_again_when_it_changes(shop, state, model):
         assert await failed_jobs(app) == []
 
 
-@pytest.mark.accepts("R-09", "001-31", "001-32", "001-33", "003-34", "003-36", "000-31")
+@pytest.mark.accepts("R-09", "001-31", "001-32", "001-33", "003-34", "003-36")
 async def test_a_transient_failure_is_retried_after_its_backoff(shop, state, model):
     """Not before its time, not for ever, and it is charged."""
     model.trouble.failing = 2
@@ -106,6 +108,25 @@ async def test_a_transient_failure_is_retried_after_its_backoff(shop, state, mod
     # Rounded to milliseconds, three times.
     assert all(later - earlier >= 195 for earlier, later in pairwise(times))
     assert model.requests == 3
+
+
+@pytest.mark.accepts("003-36")
+async def test_a_worker_does_not_sleep_through_a_backoff(shop, state, model):
+    """What waits for its time waits in the queue; the only slot goes on with others."""
+    model.trouble.failing, model.trouble.error = 1, Transient("not now", after=3600.0)
+    settings = Settings(worker=Work(slots=1))
+    async with evervec.App(state, model=model, settings=settings) as app:
+        collection = articles(app, shop)
+        shop.put((1, "comes much later"))
+
+        async def delayed():
+            return [job.state for job in await app.state.queue.jobs()] == [State.DELAYED]
+
+        await until(delayed, "the job to be put off")
+        shop.put((2, "comes at once"))
+        await searchable(collection, "comes", 2)
+        (job,) = await app.state.queue.jobs(states=(State.DELAYED,))
+    assert (job.key.id, job.attempts) == ("1", 1)
 
 
 @pytest.mark.accepts("001-18", "002-07", "002-22", "003-35")
@@ -197,7 +218,7 @@ async def test_a_document_under_constant_edits_is_embedded_behind_no_backlog(sho
         assert status.backlog > 0 or status.scanning
 
 
-@pytest.mark.accepts("R-05", "R-07", "000-27", "000-28", "001-37", "001-38", "001-64", "000-59")
+@pytest.mark.accepts("R-05", "R-07", "000-27", "000-28", "000-31", "001-37", "001-38", "001-64")
 async def test_a_worker_that_comes_too_late_changes_nothing(shop, state, model):
     """It can neither publish nor finish nor fail, and losing its lease costs the job nothing."""
     clock = VirtualClock()

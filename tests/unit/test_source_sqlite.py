@@ -264,7 +264,7 @@ async def test_a_rolled_back_change_leaves_nothing(shop):
     assert await taken(source) == set()
 
 
-@pytest.mark.accepts("000-13", "R-36")
+@pytest.mark.accepts("000-13")
 async def test_the_sqlite_shell_is_captured_like_anybody(shop):
     shell = shutil.which("sqlite3")
     if shell is None:
@@ -408,6 +408,7 @@ async def test_a_scan_follows_the_index(shop, columns, order, keys, rowid, limit
     assert [(type(key), key) for key in found] == [(type(key), key) for key in expected]
 
 
+@pytest.mark.accepts("001-50")
 async def test_a_page_of_a_scan_never_sorts(shop):
     """Each page is a range of the key's index, whatever its collation and direction."""
     shop.run("create table note (a text collate nocase, b, body, primary key (a, b desc))")
@@ -766,6 +767,7 @@ print(refused)
 """
 
 
+@pytest.mark.accepts("000-13", "001-21")
 async def test_a_writer_without_patience_is_never_refused(shop):
     """In WAL mode no reader stands in a writer's way, and we do not write."""
     shop.run(NOTE)
