@@ -12,7 +12,7 @@ from evervec.testing.world import Notes, Row, SimulatedSource
 
 SECONDS = seconds(0.4, at_least=4.0)
 
-IN_CI = 6_000
+IN_CI = 4_000
 """Schedules in CI, whatever the machine; the protocol's make them 20,000."""
 
 ENOUGH = 500
