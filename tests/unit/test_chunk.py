@@ -154,6 +154,20 @@ def test_overlap_repeats_the_end_of_the_chunk_before():
     assert all(20 < size < 45 for size in shared)
 
 
+def test_what_is_repeated_counts_toward_the_limit():
+    """A very long word costs next to nothing as a whole and much in parts, repeated ones too.
+
+    The random texts had no word of characters that are several tokens each.
+    """
+    recipe = ChunkRecipe(tokens_max=32, overlap=16)
+
+    chunks = cut("\ud169" * 250 + "end", tokens=WordPieces(), recipe=recipe)
+
+    assert all(n <= 32 for n in WordPieces().count_tokens([part.embedded for part in chunks]))
+    assert len(chunks) < 100
+    assert {at for part in chunks for at in range(part.start, part.end)} == set(range(253))
+
+
 VOCABULARY = [
     "".join(random.Random(n).choices("abcdefghijklmnop", k=n % 8 + 2)) for n in range(2000)
 ]

@@ -134,6 +134,15 @@ IGNORED = [
     ("x[!a]y", "x/y", False, False),
     ("[]]", "]", False, True),
     ("[a", "[a", False, False),
+    ("[\\]]", "]", False, True),
+    ("[a\\-c]", "b", False, False),
+    ("[a\\-c]", "-", False, True),
+    ("[a-]", "-", False, True),
+    ("[z-a]", "z", False, True),
+    ("[[:digit:]_]x", "7x", False, True),
+    ("[![:alpha:]]x", "ax", False, False),
+    ("[[:unknown:]]x", "ux", False, False),
+    ("a\x0cb", "a\x0cb", False, True),
     ("*.md\n!keep.md", "keep.md", False, False),
     ("*.md\n!keep.md", "drop.md", False, True),
     ("!keep.md\n*.md", "keep.md", False, True),
@@ -602,6 +611,51 @@ async def drain_until(source: FolderSource, path: str) -> list[str]:
     seen: list[str] = await until(lambda: drain(source), source)
     assert set(seen) == {path}
     return seen
+
+
+async def test_an_ignore_file_that_is_a_pipe_or_a_folder_has_no_rules_and_stops_nobody(root, notes):
+    """Opening a pipe waits for a writer: the whole engine stood still, and no test had one here."""
+    os.mkfifo(root / ".gitignore")
+    (root / ".evervecignore").mkdir()
+    write(root / "a.md")
+    async with opened(root, notes) as source:
+        assert await drain(source) == ["a.md"]
+        assert len((await source.read([encode_id("a.md")])).documents) == 1
+
+
+async def test_hints_go_on_after_a_name_that_is_no_valid_text(root, notes, caplog):
+    """The watch ends with such an event; the suites had such names, but not while watching."""
+    name = b"\xff\xfe.md"
+    async with opened(root, notes, walk_every=3600) as source:
+        await settle(source)
+        (root / os.fsdecode(name)).write_text("bytes")
+        captured = await next_change(source)
+        assert captured.ids == (encode_id(name),)
+        await source.accept(captured)
+        write(root / "later.md")
+        captured = await next_change(source)
+        assert paths(captured.ids) == ["later.md"]
+    assert "cannot be watched" not in caplog.text
+
+
+async def test_hints_come_again_after_the_folder_was_deleted_and_made_anew(root, notes):
+    """The new one may be given the old one's inode, so that it looks like the same."""
+    async with opened(root, notes, walk_every=3600) as source:
+        await settle(source)
+        for name in ("one.md", "two.md", "three.md"):
+            root.rmdir()
+            root.mkdir()
+            write(root / name)
+
+            async def seen() -> list[str]:
+                try:
+                    return await drain(source)
+                except SourceError:
+                    return []
+
+            assert name in await until(seen, source)
+            (root / name).unlink()
+            assert name in await until(seen, source)
 
 
 async def test_without_hints_the_folder_is_walked_instead_and_one_warning_says_what_to_raise(

@@ -10,7 +10,7 @@ batch one for the ends of its tokens, one for its headings, and few to check the
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from evervec.model import Chunk
@@ -72,6 +72,8 @@ class _Draft:
     run: _Run
     span: Span
     budget: int
+    overlap: int
+    """How many tokens of the chunk before are repeated."""
 
 
 class _Places:
@@ -136,7 +138,7 @@ class _Cutter:
         drafts = [
             draft
             for run in self._runs(sections)
-            for draft in self._cut(run, run.span, self._room(run))
+            for draft in self._cut(run, run.span, self._room(run), self._recipe.overlap)
         ]
         for draft in self._fitting(drafts):
             made = self._chunk(draft)
@@ -168,10 +170,10 @@ class _Cutter:
         recipe = self._recipe
         return recipe.tokens_max - self._headings.special - heading - recipe.overlap
 
-    def _cut(self, run: _Run, span: Span, budget: int) -> list[_Draft]:
+    def _cut(self, run: _Run, span: Span, budget: int, overlap: int) -> list[_Draft]:
         places = _Places(self._text, run)
         spans = pack(self._text, span, cost=self._costs.until, places=places, budget=budget)
-        return [_Draft(run, part, budget) for part in spans]
+        return [_Draft(run, part, budget, overlap) for part in spans]
 
     def _fitting(self, drafts: Sequence[_Draft]) -> Iterator[_Draft]:
         """Count the doubtful drafts by themselves, and cut again those that are too large."""
@@ -180,9 +182,14 @@ class _Cutter:
         while doubtful:
             counts = self._tokens.count_tokens([self._chunk(draft).embedded for draft in doubtful])
             for draft, count in zip(doubtful, counts, strict=True):
-                if count > self._recipe.tokens_max and draft.budget > 0:
+                if count <= self._recipe.tokens_max:
+                    continue
+                if draft.overlap:
+                    # What is repeated goes first: it costs no other place to be cut at.
+                    smaller[draft] = [replace(draft, overlap=draft.overlap // 2)]
+                elif draft.budget > 0:
                     half = min(draft.budget, self._cost(*draft.span)) // 2
-                    smaller[draft] = self._cut(draft.run, draft.span, half)
+                    smaller[draft] = self._cut(draft.run, draft.span, half, 0)
             doubtful = [part for draft in doubtful for part in smaller.get(draft, ())]
         waiting = list(reversed(drafts))
         while waiting:
@@ -208,13 +215,14 @@ class _Cutter:
         heading = self._headings.of(draft.run.path(draft.span))[0]
         body = self._text[start:end].rstrip()
         end = start + len(body)
-        if body and self._recipe.overlap:
-            start = self._overlapped(start, draft.run.span[0])
+        if body and draft.overlap:
+            start = self._overlapped(draft)
         start = end - len(self._text[start:end].lstrip())
         return Chunk(self._text[start:end], start, end, heading)
 
-    def _overlapped(self, start: int, first: int) -> int:
+    def _overlapped(self, draft: _Draft) -> int:
         """Return where the tokens to repeat begin, at a word's beginning if there is one."""
-        back = max(self._costs.back(start, self._recipe.overlap), first)
+        start, first = draft.span[0], draft.run.span[0]
+        back = max(self._costs.back(start, draft.overlap), first)
         space = _SPACE.search(self._text, back, start)
         return space.end() if space and back > first else back

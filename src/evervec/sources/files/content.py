@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from evervec.errors import EvervecError, Permanent, Transient
 from evervec.model import Document, Id, Reading
-from evervec.sources.files.tree import GONE, Tree, path_of, split
+from evervec.sources.files.tree import GONE, READING, Tree, path_of, split
 
 if TYPE_CHECKING:
     from evervec.sources.files.ignore import Rules
@@ -21,13 +21,6 @@ PAUSE = 0.02
 """Seconds between two tries at a file that is being written."""
 SETTLED = 100_000_000
 """An empty file younger than this (ns) was probably just truncated by who is about to write it."""
-
-_FLAGS = (
-    os.O_RDONLY
-    | getattr(os, "O_NONBLOCK", 0)  # a pipe in the file's place must not stop us
-    | getattr(os, "O_NOCTTY", 0)
-    | getattr(os, "O_BINARY", 0)
-)
 
 
 def read_documents(tree: Tree, ids: Sequence[Id], *, bytes_max: int) -> Reading:
@@ -128,7 +121,7 @@ def _read_settled(where: str, path: str, bytes_max: int) -> tuple[bytes, os.stat
     for attempt in range(TRIES):
         if attempt:
             time.sleep(PAUSE)
-        handle = os.open(where, _FLAGS)
+        handle = os.open(where, READING)
         try:
             before = os.fstat(handle)
             if not stat.S_ISREG(before.st_mode):

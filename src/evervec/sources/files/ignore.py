@@ -17,6 +17,25 @@ OWN_FILE = ".evervecignore"
 FILES = (GIT_FILE, OWN_FILE)
 """In rising precedence."""
 
+_MEMBER = re.compile(
+    r"\[:(?P<name>[^\]]*):\]|\\?(?P<low>.)(?:-(?!\])\\?(?P<high>.))?", re.DOTALL
+)
+"""What may stand between brackets: a class, a character or a range of them."""
+_CLASSES = {
+    "alnum": "0-9A-Za-z",
+    "alpha": "A-Za-z",
+    "blank": " \t",
+    "cntrl": "\0-\x1f\x7f",
+    "digit": "0-9",
+    "graph": "!-~",
+    "lower": "a-z",
+    "print": " -~",
+    "punct": r"!-/:-@\[-`{-~",
+    "space": " \t-\r",
+    "upper": "A-Z",
+    "xdigit": "0-9A-Fa-f",
+}
+
 NAMES = frozenset({"node_modules", "__pycache__"})
 STATE = "evervec.db"
 
@@ -80,7 +99,8 @@ class Rules:
 
 def parse_rules(text: str, *, folder: str = "", ours: bool = False) -> tuple[Rule, ...]:
     """Read the lines of an ignore file that lies in *folder* (from the root, "" for the root)."""
-    lines = text.removeprefix("\ufeff").splitlines()
+    # Only these end a line; a name may hold whatever else Unicode takes for a line's end.
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     return tuple(rule for line in lines if (rule := parse_rule(line, folder=folder, ours=ours)))
 
 
@@ -147,13 +167,21 @@ def _bracket(pattern: str, at: int) -> tuple[str, int] | None:
     start = at + 1
     negated = pattern[start : start + 1] in {"!", "^"}
     start += negated
+    members: list[str] = []
+    end = start
     # A "]" right behind the opening is an ordinary member.
-    end = pattern.find("]", start + 1)
-    if end < 0:
+    while (found := _MEMBER.match(pattern, end)) and (end == start or pattern[end] != "]"):
+        end = found.end()
+        if found["name"] is not None:
+            if found["name"] not in _CLASSES:
+                return None
+            members.append(_CLASSES[found["name"]])
+            continue
+        low, high = re.escape(found["low"]), re.escape(found["high"] or "")
+        members.append(low)
+        if found["low"] <= (found["high"] or ""):
+            members.append(f"{low}-{high}")
+    if found is None:
         return None
-    members = re.sub(r"([\[\]&~|\\^])", r"\\\1", pattern[start:end].replace("\\", ""))
-    try:
-        re.compile(f"[{members}]")
-    except re.error:
-        return None
-    return (f"[^/{members}]" if negated else f"(?!/)[{members}]"), end + 1
+    inside = "".join(members)
+    return (f"[^/{inside}]" if negated else f"(?!/)[{inside}]"), end + 1

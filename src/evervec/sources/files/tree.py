@@ -14,7 +14,6 @@ import stat
 import struct
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +33,14 @@ PATTERNS = ("*.md", "*.markdown", "*.txt", "*.text", "*.rst", "*.html", "*.htm")
 
 GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 """What the system says of a file that does not exist, or of a link that leads nowhere."""
+
+READING = (
+    os.O_RDONLY
+    | getattr(os, "O_NONBLOCK", 0)  # a pipe in a file's place must not stop us
+    | getattr(os, "O_NOCTTY", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+"""How files that may be anything are opened."""
 
 _SIGNATURE = struct.Struct("<?Qqqq")
 
@@ -252,12 +259,7 @@ class Tree:
     def _rules_in(self, folder: str, outer: Rules) -> Rules:
         rules = outer
         for name in FILES:
-            try:
-                text = Path(self.absolute(join(folder, name))).read_text(
-                    encoding="utf-8", errors="surrogateescape"
-                )
-            except OSError:
-                continue
+            text = _rules_text(self.absolute(join(folder, name)))
             rules = rules.inside(parse_rules(text, folder=folder, ours=name == OWN_FILE))
         return rules
 
@@ -275,9 +277,7 @@ class Tree:
         rules = Rules()
         for folder in reversed(ways[1 : depth + 1]):
             inside = "" if folder == top else folder.relative_to(top).as_posix()
-            with suppress(OSError):
-                text = (folder / GIT_FILE).read_text(encoding="utf-8", errors="surrogateescape")
-                rules = rules.inside(parse_rules(text, folder=inside))
+            rules = rules.inside(parse_rules(_rules_text(folder / GIT_FILE), folder=inside))
         return rules.seen_from(root.relative_to(top).as_posix())
 
     def _leads_back(self, path: str) -> bool:
@@ -286,6 +286,16 @@ class Tree:
             return False
         real = os.path.realpath(where)
         return real == self.root or real.startswith(self.root.rstrip(os.sep) + os.sep)
+
+
+def _rules_text(where: str | Path) -> str:
+    """Return what an ignore file says; nothing if it cannot be read, which git sees so too."""
+    try:
+        with open(os.open(where, READING), "rb") as file:  # noqa: PTH123 - opened so as not to block
+            regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            return file.read().decode("utf-8", "surrogateescape") if regular else ""
+    except OSError:
+        return ""
 
 
 def _regular(entry: "os.DirEntry[str]") -> bytes | None:

@@ -19,6 +19,8 @@ STEP_MS = 5
 """Quiet for this long after an event, its hints are passed on: an edit is seen in 5 to 10 ms."""
 DEBOUNCE_MS = 50
 STOP_MS = 200
+AGAIN = 0.5
+"""Seconds until a watch that ended begins again; then a full walk finds what it missed."""
 HINTS_MAX = 2000
 """More than this at once, and a full walk is cheaper."""
 
@@ -64,28 +66,49 @@ class Watcher:
         self._thread.join()
 
     def _run(self) -> None:
-        try:
-            with RustNotify([self._root], False, False, 0, self._recursive, True) as notify:
+        while not self._stop.is_set():
+            try:
+                notify = RustNotify([self._root], False, False, 0, self._recursive, True)
+            except FileNotFoundError:
+                # The source notices as well; here it is only waited for.
                 self.ready.set()
-                # What happened before the watch stood is found by one full walk.
-                self._add(set(), everything=True)
-                while not self._stop.is_set():
-                    self._pass_on(notify.watch(DEBOUNCE_MS, STEP_MS, STOP_MS, self._stop))
-        except (OSError, RuntimeError) as error:
-            self.failed = True
-            self.ready.set()
-            log.warning(
-                "%r cannot be watched (%s), so it is walked every few seconds instead; if this is "
-                "the limit of the system, raise it: sysctl fs.inotify.max_user_watches=1048576 "
-                "fs.inotify.max_user_instances=1024",
-                self._root,
-                error,
-            )
-            self._add(set(), everything=True)
+            except (OSError, RuntimeError) as error:
+                self._give_up(error)
+                return
+            else:
+                self._follow(notify)
+            self._stop.wait(AGAIN)
 
-    def _pass_on(self, events: object) -> None:
+    def _follow(self, notify: RustNotify) -> None:
+        """Pass hints on until the watch ends: by `close`, with its root, or on its own error."""
+        with notify:
+            self.ready.set()
+            # What happened before the watch stood is found by one full walk.
+            self._add(set(), everything=True)
+            try:
+                while not self._stop.is_set():
+                    if not self._pass_on(notify.watch(DEBOUNCE_MS, STEP_MS, STOP_MS, self._stop)):
+                        return
+            except (OSError, RuntimeError) as error:
+                # Every event of a file whose name is no valid UTF-8 is such an error.
+                log.info("the watch on %r ended (%s); it begins again", self._root, error)
+
+    def _give_up(self, error: Exception) -> None:
+        self.failed = True
+        self.ready.set()
+        log.warning(
+            "%r cannot be watched (%s), so it is walked every few seconds instead; if this is "
+            "the limit of the system, raise it: sysctl fs.inotify.max_user_watches=1048576 "
+            "fs.inotify.max_user_instances=1024",
+            self._root,
+            error,
+        )
+        self._add(set(), everything=True)
+
+    def _pass_on(self, events: object) -> bool:
+        """Keep what *events* tell; False if the root itself went, and the watch with it."""
         if not isinstance(events, set):
-            return
+            return True
         touched = {
             path
             for kind, where in events
@@ -94,6 +117,7 @@ class Watcher:
         gone = (_DELETED, self._root) in events
         if touched or gone:
             self._add(touched, everything=gone)
+        return not gone
 
     def _below(self, where: str) -> str:
         path = os.path.relpath(where, self._root).replace(os.sep, "/")
