@@ -39,12 +39,16 @@ def decode_id(document: Id) -> Plain:
     return value
 
 
+_UNSHOWN = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+"""What ends a line, commands a terminal or is no character."""
+
+
 def show_id(document: Id) -> str:
-    """Return *document* as people write it, for messages and listings."""
+    """Return *document* as people write it, on one line, for messages and listings."""
     value = decode_id(document)
     if not isinstance(value, str):
         return document
-    return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    return _UNSHOWN.sub(lambda found: found[0].encode("unicode_escape").decode(), value)
 
 
 def _packed(value: Plain) -> Any:

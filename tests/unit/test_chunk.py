@@ -164,8 +164,20 @@ def test_what_is_repeated_counts_toward_the_limit():
     chunks = cut("\ud169" * 250 + "end", tokens=WordPieces(), recipe=recipe)
 
     assert all(n <= 32 for n in WordPieces().count_tokens([part.embedded for part in chunks]))
-    assert len(chunks) < 100
     assert {at for part in chunks for at in range(part.start, part.end)} == set(range(253))
+
+
+def test_a_character_under_endless_marks_is_cut_all_the_same():
+    """It is one character to a reader, and no bound on the marks is a bound on the chunk.
+
+    The model's own tokenizer drops marks; others do not, and only the model's had such texts.
+    """
+    text = "word " * 9 + "a" + "\u0301" * 5000 + "\u200d" * 5000 + " end"
+
+    chunks = cut(text, recipe=SMALL)
+
+    assert all(n <= 32 for n in Quick().count_tokens([part.embedded for part in chunks]))
+    assert bare("".join(part.text for part in chunks)) == bare(text)
 
 
 VOCABULARY = [
@@ -229,6 +241,19 @@ def test_one_word_changes_at_most_three_chunks_by_the_models_own_tokens():
 
     for _ in range(4):
         assert changed(before, cut(edited(text, chance), tokens=WordPieces())) <= 3
+
+
+def test_a_word_of_a_heading_changes_the_chunks_below_it_only_if_they_carry_it():
+    """What is embedded is the heading and the text, so the promise of three is the text's."""
+    text = "# Old title\n\n" + text_of("paragraphs", random.Random(3))
+    bare_text = ChunkRecipe(heading_context=False)
+
+    def changes(recipe):
+        renamed = cut(text.replace("Old", "New", 1), kind="markdown", recipe=recipe)
+        return changed(cut(text, kind="markdown", recipe=recipe), renamed)
+
+    assert changes(bare_text) == 1
+    assert changes(ChunkRecipe()) == len(cut(text, kind="markdown"))
 
 
 def test_memory_does_not_grow_with_the_text():

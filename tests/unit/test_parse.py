@@ -15,6 +15,30 @@ def test_a_text_is_read_whatever_its_encoding(encoding):
     assert parse("a.txt", "Crème brûlée: “fine”".encode(encoding)).text == "Crème brûlée: “fine”"
 
 
+def test_a_broken_byte_does_not_make_other_letters_of_what_is_utf_8():
+    """The damage was taken for Windows-1252, and every other letter was read as two."""
+    data = "größer als Müll, schöner".encode() + "ü".encode()[:1]
+
+    assert parse("a.md", data).text == "größer als Müll, schöner\ufffd"
+
+
+@pytest.mark.parametrize("encoding", ["shift-jis", "euc-jp", "big5", "gbk", "koi8-r"])
+def test_a_text_in_an_unknown_encoding_is_refused_or_at_least_no_control_characters(encoding):
+    """It was read as Latin-1 before: a text of control characters, searchable and wrong."""
+    text = "Привет, мир" if encoding == "koi8-r" else "日本中文漢字" * 5
+    try:
+        read = parse("a.txt", text.encode(encoding)).text
+    except Permanent:
+        return
+    assert not any("\x7f" <= character < "\xa0" for character in read)
+
+
+def test_the_refusal_of_an_unknown_encoding_says_what_to_do():
+    with pytest.raises(Permanent, match="neither UTF-8 nor Windows-1252") as refused:
+        parse("a.txt", "日本語のテキスト".encode("shift-jis"))
+    assert "iconv" in str(refused.value.hint)
+
+
 def test_line_ends_become_newlines():
     assert parse("a.md", b"a\r\nb\rc\n").text == "a\nb\nc\n"
 

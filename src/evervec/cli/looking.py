@@ -7,7 +7,7 @@ from typing import Any
 from evervec.cli.opening import columns, looking, percent, run, say, say_json, seconds
 from evervec.collection import Collection
 from evervec.errors import ConfigError
-from evervec.model import Hit, show_id
+from evervec.model import Hit, encode_id, show_id
 from evervec.ports import Event
 from evervec.status import CollectionStatus
 from evervec.verify import Report
@@ -215,7 +215,7 @@ def _hit(hit: Hit) -> dict[str, Any]:
 
 
 def _id(hit: Hit) -> str:
-    return hit.id if isinstance(hit.id, str) else repr(hit.id)
+    return show_id(encode_id(hit.id)) if isinstance(hit.id, str) else repr(hit.id)
 
 
 def _excerpt(text: str) -> str:

@@ -37,8 +37,16 @@ def run(work: Coroutine[Any, Any, int]) -> int:
     return asyncio.run(work)
 
 
+_CONTROLS = {
+    code: f"\\x{code:02x}"
+    for code in (*range(32), *range(127, 160))
+    if code not in map(ord, "\n\t")
+}
+
+
 def say(text: str = "") -> None:
-    print(text, flush=True)
+    """Print *text*; what comes out of documents and names does not command the terminal."""
+    print(text.translate(_CONTROLS), flush=True)
 
 
 def say_json(value: object) -> None:

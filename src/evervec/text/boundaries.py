@@ -29,6 +29,8 @@ _WORD = re.compile(r"\s+")
 _LOOK = 12
 """Characters on each side of a boundary that decide its rank."""
 _LOOK_INSIDE_WORD = 4
+_CHARACTER_MOST = 16
+"""Code points of one visible character; a family of emoji has up to eleven."""
 
 
 class Level(IntEnum):
@@ -86,9 +88,12 @@ def words(text: str, start: int, end: int) -> Iterator[int]:
 
 
 def characters(text: str, start: int, end: int) -> Iterator[int]:
-    """Yield every place between two characters as a reader sees them."""
+    """Yield every place between two characters as a reader sees them, if they are not endless."""
+    last = start
     for at in range(start + 1, end):
-        if text[at].isascii() or not (_joins(text[at]) or text[at - 1] == "\u200d"):
+        joined = not text[at].isascii() and (_joins(text[at]) or text[at - 1] == "\u200d")
+        if not joined or at - last >= _CHARACTER_MOST:
+            last = at
             yield at
 
 

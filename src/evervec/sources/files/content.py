@@ -109,7 +109,7 @@ def _is_scalar(value: object) -> bool:
 def _named(error: EvervecError, path: str) -> EvervecError:
     # The parser knows the name only; people look for the path.
     message = error.args[0] if error.args else type(error).__name__
-    if path in message:
+    if repr(path)[1:-1] in message:
         return error
     hint = error.hint
     if isinstance(error, Transient):

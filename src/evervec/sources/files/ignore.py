@@ -17,9 +17,7 @@ OWN_FILE = ".evervecignore"
 FILES = (GIT_FILE, OWN_FILE)
 """In rising precedence."""
 
-_MEMBER = re.compile(
-    r"\[:(?P<name>[^\]]*):\]|\\?(?P<low>.)(?:-(?!\])\\?(?P<high>.))?", re.DOTALL
-)
+_MEMBER = re.compile(r"\[:(?P<name>[^\]]*):\]|\\?(?P<low>.)(?:-(?!\])\\?(?P<high>.))?", re.DOTALL)
 """What may stand between brackets: a class, a character or a range of them."""
 _CLASSES = {
     "alnum": "0-9A-Za-z",

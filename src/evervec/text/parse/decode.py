@@ -27,8 +27,8 @@ _CONTROL = bytes(code for code in range(32) if code not in b"\t\n\v\f\r\x1b") + 
 def decode(name: str, data: bytes, *, html: bool = False) -> str:
     """Return the text of *data* with plain line ends; Permanent if it is no text.
 
-    A byte order mark decides; then UTF-8 if it fits; then, in html, the charset it declares;
-    then Windows-1252, which most of what is neither was written in.
+    A byte order mark decides; then UTF-8 if it fits; then, in html, the charset it declares; then
+    UTF-8 with some damage; then Windows-1252, which most of what is neither was written in.
     """
     for mark, encoding in _MARKS:
         if data.startswith(mark):
@@ -38,7 +38,7 @@ def decode(name: str, data: bytes, *, html: bool = False) -> str:
             f"{name!r} holds binary data, not text",
             hint="leave it out of the collection, or save it as text in UTF-8",
         )
-    return _plain(_unmarked(data, html=html))
+    return _plain(_unmarked(name, data, html=html))
 
 
 def _marked(name: str, data: bytes, encoding: str) -> str:
@@ -58,7 +58,7 @@ def _binary(data: bytes) -> bool:
     return len(head) - len(head.translate(None, _CONTROL)) > max(4, len(head) // 50)
 
 
-def _unmarked(data: bytes, *, html: bool) -> str:
+def _unmarked(name: str, data: bytes, *, html: bool) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -66,10 +66,18 @@ def _unmarked(data: bytes, *, html: bool) -> str:
     declared = _declared(data) if html else None
     if declared is not None:
         return data.decode(declared, "replace")
+    # Letters of other encodings rarely look like those of UTF-8: where most do, a few are broken.
+    damaged = data.decode("utf-8", "replace")
+    lost = damaged.count("\ufffd")
+    if lost < sum(not character.isascii() for character in damaged) - lost:
+        return damaged
     try:
         return data.decode("cp1252")
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
+    except UnicodeDecodeError as error:
+        raise Permanent(
+            f"{name!r} is text in an encoding that is neither UTF-8 nor Windows-1252",
+            hint="save it as UTF-8 (iconv -f SHIFT_JIS -t UTF-8, say), or leave it out",
+        ) from error
 
 
 def _declared(data: bytes) -> str | None:
