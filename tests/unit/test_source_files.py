@@ -1,5 +1,6 @@
 """A folder as a source: what is seen, what is read, and what is never taken for deleted."""
 
+import asyncio
 import errno
 import json
 import os
@@ -638,6 +639,57 @@ async def test_hints_go_on_after_a_name_that_is_no_valid_text(root, notes, caplo
     assert "cannot be watched" not in caplog.text
 
 
+async def test_a_root_that_is_a_link_is_followed_when_it_leads_elsewhere(root, notes, tmp_path):
+    """So is `current` moved to the next release. Nobody had moved a link while it was followed."""
+    write(tmp_path / "one/a.md", "old")
+    write(tmp_path / "one/b.md")
+    write(tmp_path / "two/a.md", "new text")
+    link = root / "current"
+    link.symlink_to(tmp_path / "one")
+    async with opened(link, notes, walk_every=0.05) as source:
+        await settle(source)
+        link.unlink()
+        await until(lambda: refused(source), source)
+        link.symlink_to(tmp_path / "two")
+        assert sorted(await until(lambda: drained(source), source)) == ["a.md", "b.md"]
+        reading = await source.read([encode_id("a.md"), encode_id("b.md")])
+        assert [found.fields["text"] for found in reading.documents.values()] == ["new text"]
+        write(tmp_path / "two/c.md")
+        assert await until(lambda: drained(source), source) == ["c.md"]
+
+
+async def refused(source: FolderSource) -> bool:
+    try:
+        return await source.changes(10) is not None
+    except SourceError:
+        return True
+
+
+async def test_hints_come_again_after_the_folder_was_away_for_a_while(root, notes, tmp_path):
+    """A watch on a folder that is not there is not refused and tells of nothing, for ever.
+
+    The suites replaced the folder at once, or looked for its files by a walk.
+    """
+    async with opened(root, notes, walk_every=3600) as source:
+        await settle(source)
+        root.rename(tmp_path / "away")
+        await until(lambda: refused(source), source)
+        # As long as it takes for a watch to be tried on nothing.
+        over = time.monotonic() + 3 * watcher.AGAIN
+        await until(lambda: asyncio.sleep(0, time.monotonic() > over), source)
+        (tmp_path / "away").rename(root)
+        for name in ("one.md", "two.md"):
+            write(root / name)
+            assert await until(lambda: drained(source), source) == [name]
+
+
+async def drained(source: FolderSource) -> list[str]:
+    try:
+        return await drain(source)
+    except SourceError:
+        return []
+
+
 async def test_hints_come_again_after_the_folder_was_deleted_and_made_anew(root, notes):
     """The new one may be given the old one's inode, so that it looks like the same."""
     async with opened(root, notes, walk_every=3600) as source:
@@ -646,16 +698,9 @@ async def test_hints_come_again_after_the_folder_was_deleted_and_made_anew(root,
             root.rmdir()
             root.mkdir()
             write(root / name)
-
-            async def seen() -> list[str]:
-                try:
-                    return await drain(source)
-                except SourceError:
-                    return []
-
-            assert name in await until(seen, source)
+            assert name in await until(lambda: drained(source), source)
             (root / name).unlink()
-            assert name in await until(seen, source)
+            assert name in await until(lambda: drained(source), source)
 
 
 async def test_without_hints_the_folder_is_walked_instead_and_one_warning_says_what_to_raise(

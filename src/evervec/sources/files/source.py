@@ -72,7 +72,6 @@ class FolderSource:
         self._tree: Tree | None = None
         self._known: Known | None = None
         self._watcher: Watcher | None = None
-        self._place: tuple[int, int] | None = None
         self._device: int | None = None
         """Where the root lay when it was last seen with documents, as noted."""
         self._first_done = False
@@ -94,11 +93,13 @@ class FolderSource:
 
     async def open(self) -> None:
         """Start to watch. Raises ConfigError for a path that never was, SourceError for one that went."""
-        tree = await self._prepare()
-        if self._watcher is None:
-            await self._watch(tree)
+        await self._watch(await self._prepare())
 
     async def _watch(self, tree: Tree) -> None:
+        if self._watcher is not None:
+            if self._watcher.root == tree.root:
+                return
+            await self._on(self._walker, self._watcher.close)
         loop = asyncio.get_running_loop()
 
         def wake() -> None:
@@ -106,9 +107,6 @@ class FolderSource:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._woken.set)
 
-        if self._watcher is not None:
-            await self._on(self._walker, self._watcher.close)
-        self._place = await self._on(self._walker, tree.place)
         self._watcher = Watcher(tree.root, recursive=tree.only is None, fits=tree.fits, wake=wake)
 
     async def look_again(self) -> None:
@@ -118,17 +116,14 @@ class FolderSource:
     async def changes(self, limit: int) -> Captured | None:
         async with self._one_at_a_time:
             self._woken.clear()
-            tree = await self._prepare()
+            tree = await self._followed()
             known = await self._load()
-            place = await self._on(self._walker, lambda: self._look(tree, known))
-            if place is not None and place != self._place and self._watcher is not None:
-                # Another folder came to be at this path; the watch still follows the old one.
-                await self._watch(tree)
+            device = await self._on(self._walker, lambda: self._look(tree, known))
             batch, lane = known.next(limit)
             notes = known.claim(batch)
-            if place is not None and place[0] != self._device:
-                notes[ROOT] = _root_note(tree, place[0])
-                self._device = place[0]
+            if device is not None and device != self._device:
+                notes[ROOT] = _root_note(tree, device)
+                self._device = device
             await self._note(notes)
             if not batch:
                 await self._end_first(known, {})
@@ -164,7 +159,7 @@ class FolderSource:
         return reading
 
     async def _refuse_vanished(self, tree: Tree) -> None:
-        device = (await self._on(self._reader, tree.place))[0]
+        device = await self._on(self._reader, tree.device)
         if self._device is not None and device != self._device:
             # Another process may have noted meanwhile where the root lies now.
             self._device = (await self._noted()).get("device")
@@ -225,6 +220,19 @@ class FolderSource:
             )
         return self._tree
 
+    async def _followed(self) -> Tree:
+        """Return the tree; another one, watched anew, if the root's link leads elsewhere now."""
+        tree = await self._prepare()
+        if self._walk_now or self._clock.boot() >= self._walk_due:
+            root = self.root if tree.only is None else os.path.dirname(self.root)  # noqa: PTH120 - beside realpath
+            if await self._on(self._walker, lambda: os.path.realpath(root)) != tree.root:
+                self._tree = self._lookout = self._listing = None
+                self._walk_now = True
+                tree = await self._prepare()
+        if self._watcher is not None:
+            await self._watch(tree)
+        return tree
+
     async def _load(self) -> Known:
         if self._known is None:
             notes = await self._notebook.load(FILE) | await self._notebook.load(BYTES)
@@ -250,8 +258,8 @@ class FolderSource:
             self._known = None
             raise
 
-    def _look(self, tree: Tree, known: Known) -> tuple[int, int] | None:
-        """Bring *known* up to date as far as is due; return the root's place after a full walk."""
+    def _look(self, tree: Tree, known: Known) -> int | None:
+        """Bring *known* up to date as far as is due; return the root's device after a full walk."""
         touched, everything = self._watcher.take() if self._watcher else (set[str](), False)
         now = self._clock.boot()
         if self._fresh_due is not None and now >= self._fresh_due:
@@ -272,11 +280,11 @@ class FolderSource:
                 self._fresh_due = now + int(FRESH_AFTER * 1000)
         return None
 
-    def _walk(self, tree: Tree, known: Known, lookout: Lookout) -> tuple[int, int]:
+    def _walk(self, tree: Tree, known: Known, lookout: Lookout) -> int:
         began = self._clock.boot()
-        place = tree.place()
+        device = tree.device()
         if len(known):
-            refuse_unmounted(tree, noted=self._device, device=place[0])
+            refuse_unmounted(tree, noted=self._device, device=device)
         lane = Lane.LIVE if self._first_done else Lane.BACKFILL
         lookout.see_below("", lane)
         took = (self._clock.boot() - began) / 1000
@@ -284,7 +292,7 @@ class FolderSource:
         every = self._walk_every if watched else max(POLL_EVERY, 20 * took)
         self._walk_due = self._clock.boot() + int(min(every, self._walk_every) * 1000)
         self._walk_now = False
-        return place
+        return device
 
     def _page(self, tree: Tree, after: Id | None, limit: int) -> list[Id]:
         # A caller who goes through page by page continues one walk.

@@ -181,13 +181,12 @@ class Tree:
             raise
         return signature_of(status, time.time_ns()) if stat.S_ISREG(status.st_mode) else None
 
-    def place(self) -> tuple[int, int]:
-        """Return the root's device and inode. Raises SourceError if the root is not there."""
+    def device(self) -> int:
+        """Return the root's device. Raises SourceError if the root is not there."""
         try:
-            status = Path(self.root).stat()
+            return Path(self.root).stat().st_dev
         except OSError as error:
             raise vanished(self.root, error) from error
-        return status.st_dev, status.st_ino
 
     def walk(self, start: str = "") -> Iterator[Folder]:
         """Go through the folders from *start* on, each real one once."""

@@ -39,7 +39,7 @@ class Watcher:
         fits: Callable[[str], bool],
         wake: Callable[[], None],
     ) -> None:
-        self._root = root
+        self.root = root
         self._recursive = recursive
         self._fits = fits
         self._wake = wake
@@ -67,31 +67,39 @@ class Watcher:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            try:
-                notify = RustNotify([self._root], False, False, 0, self._recursive, True)
-            except FileNotFoundError:
-                # The source notices as well; here it is only waited for.
-                self.ready.set()
-            except (OSError, RuntimeError) as error:
-                self._give_up(error)
-                return
-            else:
-                self._follow(notify)
+            place = self._place()
+            # A watch on a root that is not there would stand on nothing and not say so.
+            if place is not None:
+                try:
+                    notify = RustNotify([self.root], False, False, 0, self._recursive, True)
+                except (OSError, RuntimeError) as error:
+                    self._give_up(error)
+                    return
+                self._follow(notify, place)
+            self.ready.set()
             self._stop.wait(AGAIN)
 
-    def _follow(self, notify: RustNotify) -> None:
+    def _follow(self, notify: RustNotify, place: tuple[int, int]) -> None:
         """Pass hints on until the watch ends: by `close`, with its root, or on its own error."""
         with notify:
             self.ready.set()
             # What happened before the watch stood is found by one full walk.
             self._add(set(), everything=True)
             try:
-                while not self._stop.is_set():
-                    if not self._pass_on(notify.watch(DEBOUNCE_MS, STEP_MS, STOP_MS, self._stop)):
+                while self._pass_on(notify.watch(DEBOUNCE_MS, STEP_MS, STOP_MS, self._stop)):
+                    # Another folder may have come to this path; the watch follows the old one.
+                    if self._stop.is_set() or self._place() != place:
                         return
             except (OSError, RuntimeError) as error:
                 # Every event of a file whose name is no valid UTF-8 is such an error.
-                log.info("the watch on %r ended (%s); it begins again", self._root, error)
+                log.info("the watch on %r ended (%s); it begins again", self.root, error)
+
+    def _place(self) -> tuple[int, int] | None:
+        try:
+            status = os.stat(self.root)  # noqa: PTH116 - beside relpath
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
 
     def _give_up(self, error: Exception) -> None:
         self.failed = True
@@ -100,7 +108,7 @@ class Watcher:
             "%r cannot be watched (%s), so it is walked every few seconds instead; if this is "
             "the limit of the system, raise it: sysctl fs.inotify.max_user_watches=1048576 "
             "fs.inotify.max_user_instances=1024",
-            self._root,
+            self.root,
             error,
         )
         self._add(set(), everything=True)
@@ -114,13 +122,13 @@ class Watcher:
             for kind, where in events
             if (path := self._below(where)) and self._tells(kind, path)
         }
-        gone = (_DELETED, self._root) in events
+        gone = (_DELETED, self.root) in events
         if touched or gone:
             self._add(touched, everything=gone)
         return not gone
 
     def _below(self, where: str) -> str:
-        path = os.path.relpath(where, self._root).replace(os.sep, "/")
+        path = os.path.relpath(where, self.root).replace(os.sep, "/")
         return "" if path == "." or path.startswith("../") else path
 
     def _tells(self, kind: int, path: str) -> bool:
