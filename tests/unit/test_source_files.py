@@ -1,6 +1,5 @@
 """A folder as a source: what is seen, what is read, and what is never taken for deleted."""
 
-import asyncio
 import errno
 import json
 import os
@@ -508,6 +507,9 @@ async def test_links_are_followed_and_loops_end(root, notes, tmp_path):
     write(tmp_path / "other/c.md")
     (tmp_path / "other/loop").symlink_to(tmp_path / "other")
     (tmp_path / "other/home").symlink_to(root)
+    write(tmp_path / "third/d.md")
+    (tmp_path / "other/third").symlink_to(tmp_path / "third")
+    (root / "above").symlink_to(tmp_path)
     write(root / "a/b.md")
     (root / "a/up").symlink_to("..")
     (root / "again").symlink_to("a")
@@ -515,7 +517,30 @@ async def test_links_are_followed_and_loops_end(root, notes, tmp_path):
     (root / "linked").symlink_to(tmp_path / "other")
     (root / "linked2").symlink_to(tmp_path / "other")
     async with opened(root, notes) as source:
-        assert sorted(await drain(source)) == ["a/b.md", "alias.md", "linked/c.md"]
+        expected = ["a/b.md", "above/other/c.md", "above/third/d.md", "alias.md", "linked/c.md"]
+        expected.append("linked2/c.md")
+        assert sorted(await drain(source)) == expected
+        assert sorted(paths(await all_ids(source, 2))) == expected
+        unseen = ["again/b.md", "a/up/alias.md", "above/notes/a/b.md", "linked/third/d.md"]
+        assert not (await source.read([encode_id(path) for path in unseen])).documents
+
+
+async def test_a_second_link_to_a_folder_leaves_the_documents_of_the_first(root, notes, tmp_path):
+    """Each real folder was walked once, under whichever name came first in the walk.
+
+    A new link earlier in the order took the other's documents out of the walk but not out of what
+    can be read, so they stayed searchable when the files were long gone. No suite added a link.
+    """
+    write(tmp_path / "other/c.md")
+    (root / "m").symlink_to(tmp_path / "other")
+    async with opened(root, notes) as source:
+        await settle(source)
+        (root / "a").symlink_to(tmp_path / "other")
+        await source.look_again()
+        assert await drain(source) == ["a/c.md"]
+        (tmp_path / "other/c.md").unlink()
+        await source.look_again()
+        assert sorted(await drain(source)) == ["a/c.md", "m/c.md"]
 
 
 async def test_a_folder_that_vanishes_is_an_error_and_deletes_nothing(root, notes, tmp_path):
@@ -676,7 +701,11 @@ async def test_hints_come_again_after_the_folder_was_away_for_a_while(root, note
         await until(lambda: refused(source), source)
         # As long as it takes for a watch to be tried on nothing.
         over = time.monotonic() + 3 * watcher.AGAIN
-        await until(lambda: asyncio.sleep(0, time.monotonic() > over), source)
+
+        async def tried() -> bool:
+            return time.monotonic() > over
+
+        await until(tried, source)
         (tmp_path / "away").rename(root)
         for name in ("one.md", "two.md"):
             write(root / name)

@@ -55,16 +55,12 @@ class Lookout:
             if name in FILES:
                 return False
             if folder not in rules_in:
-                if _is_alias(self._tree, folder):
-                    return False
                 rules_in[folder] = self._tree.rules_of(folder)
             rules = rules_in[folder]
             if rules is None:
                 self._known.see(path, None, Lane.LIVE)
                 continue
             if self._tree.only is None and os.path.isdir(self._tree.absolute(path)):  # noqa: PTH112 - hot
-                if _is_alias(self._tree, path):
-                    return False
                 self._known.see(path, None, Lane.LIVE)
                 self.see_below(path, Lane.LIVE)
             elif not self._look_at_file(rules, path):
@@ -99,8 +95,3 @@ def _is_below(path: str, tops: set[str]) -> bool:
             return True
         path = split(path)[0]
     return False
-
-
-def _is_alias(tree: Tree, folder: str) -> bool:
-    where = tree.absolute(folder)
-    return os.path.realpath(where) != where

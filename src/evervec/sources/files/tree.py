@@ -1,8 +1,9 @@
 """The folder as it is now: which files belong, in a stable order, and their signatures.
 
-Links are followed: one to a file is a document of its own; one to a folder outside the root is
-walked, each real folder once, so that loops end. A link to a folder inside the root is not
-walked, because that folder has its own name there.
+Links are followed: one to a file is a document of its own. One to a folder outside the root is
+walked, and in it links to folders are not, so that loops end and every walk is bounded. A link to
+a folder inside the root is not walked, because that folder has its own name there. So whether a
+path belongs is decided by that path alone, and a look, a walk and a read always agree.
 
 Order: a folder's files by name, then its folders by name.
 """
@@ -154,16 +155,40 @@ class Tree:
 
     def rules_of(self, folder: str) -> Rules | None:
         """Return the rules that hold in *folder*, or None if it does not belong to the tree."""
+        way = self._way(folder)
+        return None if way is None else way[0]
+
+    def _way(self, folder: str) -> tuple[Rules, str] | None:
+        """Return the rules in *folder*, and where it really lies if that is outside the root."""
         rules = self._rules_in("", self._rules_above())
         if self.only is not None:
-            return rules if not folder else None
-        at = ""
+            return None if folder else (rules, "")
+        at, outside = "", ""
         for name in folder.split("/") if folder else ():
             at = join(at, name)
-            if self._excludes(rules, at, folder=True) or self._leads_back(at):
+            entered = None if self._excludes(rules, at, folder=True) else self._enter(at, outside)
+            if entered is None:
                 return None
+            outside = entered
             rules = self._rules_in(at, rules)
-        return rules
+        return rules, outside
+
+    def _enter(self, path: str, outside: str) -> str | None:
+        """Return where the folder *path* lies, as `_way` does; None if it is not walked.
+
+        *outside* is the same of the folder it is in.
+        """
+        where = self.absolute(path)
+        if os.path.islink(where):  # noqa: PTH114 - hot
+            if outside:
+                return None
+            real = os.path.realpath(where)
+        elif outside:
+            real = os.path.join(outside, split(path)[1])  # noqa: PTH118 - hot, and bytes-safe
+        else:
+            return ""
+        inside = real == self.root or real.startswith(self.root.rstrip(os.sep) + os.sep)
+        return None if inside else real
 
     def holds(self, rules: Rules, path: str) -> bool:
         """Tell whether *path*, in a folder where *rules* hold, is a document if it is a file."""
@@ -189,30 +214,21 @@ class Tree:
             raise vanished(self.root, error) from error
 
     def walk(self, start: str = "") -> Iterator[Folder]:
-        """Go through the folders from *start* on, each real one once."""
-        rules = self.rules_of(split(start)[0]) if start else self._rules_above()
-        if rules is None or (start and self._excludes(rules, start, folder=True)):
+        """Go through the folders from *start* on."""
+        way = self._way(split(start)[0]) if start else (self._rules_above(), "")
+        if way is None or (start and self._excludes(way[0], start, folder=True)):
             return
-        visited: set[tuple[int, int]] = set()
-        stack = [(start, rules)]
+        stack = [(start, *way)]
         while stack:
-            path, rules = stack.pop()
-            if path and self._leads_back(path):
+            path, rules, above = stack.pop()
+            outside = self._enter(path, above) if path else ""
+            if outside is None:
                 continue
-            try:
-                status = os.stat(self.absolute(path))  # noqa: PTH116 - hot
-            except OSError as error:
-                if not path:
-                    raise vanished(self.root, error) from error
-                if error.errno not in GONE:
-                    yield Folder(path, rules, None, error.strerror or str(error))
-                continue
-            if (status.st_dev, status.st_ino) in visited:
-                continue
-            visited.add((status.st_dev, status.st_ino))
             folder, inner = self._list(path, rules)
             yield folder
-            stack.extend((join(path, name), folder.rules) for name in sorted(inner, reverse=True))
+            stack.extend(
+                (join(path, name), folder.rules, outside) for name in sorted(inner, reverse=True)
+            )
 
     def _list(self, path: str, outer: Rules) -> tuple[Folder, list[str]]:
         try:
@@ -278,13 +294,6 @@ class Tree:
             inside = "" if folder == top else folder.relative_to(top).as_posix()
             rules = rules.inside(parse_rules(_rules_text(folder / GIT_FILE), folder=inside))
         return rules.seen_from(root.relative_to(top).as_posix())
-
-    def _leads_back(self, path: str) -> bool:
-        where = self.absolute(path)
-        if not os.path.islink(where):  # noqa: PTH114 - hot
-            return False
-        real = os.path.realpath(where)
-        return real == self.root or real.startswith(self.root.rstrip(os.sep) + os.sep)
 
 
 def _rules_text(where: str | Path) -> str:
