@@ -37,6 +37,28 @@ def place(tmp_path_factory):
     return place
 
 
+def test_names_and_texts_never_command_the_terminal(tmp_path):
+    """A line end in a file's name broke the listing, and an escape sequence went through."""
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "two\nlines.md").write_text("A text with \x1b[31mred\x1b[0m words.")
+    (notes / "\x1b[31mred.md").write_bytes(bytes(range(256)))
+    subprocess.run(
+        [sys.executable, "-c", FOLLOW], cwd=tmp_path, env=surroundings(), check=True, timeout=50
+    )
+    assert evervec(tmp_path, "sync").code == 1
+
+    found = evervec(tmp_path, "search", "red words")
+    listed = evervec(tmp_path, "failed", "ls")
+    drift = evervec(tmp_path, "verify")
+
+    assert r"two\nlines.md" in found.out
+    assert r"\x1b[31mred.md" in listed.out
+    assert listed.out.count("red.md'") == 1, "the reason names the file once"
+    assert r"\x1b[31mred.md" in drift.out
+    assert "\x1b" not in found.out + listed.out + drift.out
+
+
 @pytest.mark.accepts("001-45", "001-46")
 def test_what_failed_is_listed_and_shown_with_its_reason(place):
     """The number in the list is what show, retry and drop take."""

@@ -35,7 +35,7 @@ def test_a_text_in_an_unknown_encoding_is_refused_or_at_least_no_control_charact
 
 def test_the_refusal_of_an_unknown_encoding_says_what_to_do():
     with pytest.raises(Permanent, match="neither UTF-8 nor Windows-1252") as refused:
-        parse("a.txt", "日本語のテキスト".encode("shift-jis"))
+        parse("a.txt", "日本語のテキスト。".encode("shift-jis"))
     assert "iconv" in str(refused.value.hint)
 
 
