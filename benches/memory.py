@@ -72,7 +72,7 @@ async def backfill(rows: int) -> dict[str, float]:
             file.execute("create table doc (id integer primary key, text text)")
             texts = ((f"row number {number}",) for number in range(rows))
             file.executemany("insert into doc (text) values (?)", texts)
-        app = App(Path(folder) / "state.db", model=Stub(seconds=0))
+        app = App(Path(folder) / "state.db", model=Stub(seconds=0, remembers=False))
         doc = app.collection("bench", source=table(path, "doc"), text="{text}")
         begun = time.perf_counter()
         async with app:

@@ -244,4 +244,7 @@ async def test_two_apps_on_one_state_share_the_work_and_lose_none(shop, state):
         assert (await collection.verify()).drift == 0
         assert await second.state.queue.jobs() == []
         facts = await first.state.events.events(tenant="", after=0, limit=10_000)
-    assert sum(fact.type == "document.indexed" for fact in facts) == 300
+    indexed = [fact for fact in facts if fact.type == "document.indexed"]
+    assert len({fact.document for fact in indexed}) == 300
+    # Both captures may put one change; who comes second finds the text known, and pays nothing.
+    assert sum(fact.data["embedded"] for fact in indexed) == 300
