@@ -93,6 +93,7 @@ HOT = [
             "collection": "store_collection_by_name (tenant=? AND name=?)",
             "save_collection": "PRIMARY KEY (rowid=?)",
             "look": "store_document_by_id (collection=? AND id=?)",
+            "published": "store_document_by_id (collection=? AND id=?)",
             "states": "store_document_by_id (collection=? AND id=?)",
             "known": "COVERING INDEX store_vector_by_digest (tenant=? AND space=? AND digest=?)",
             "vectors": "COVERING INDEX store_vector_by_digest (tenant=? AND space=? AND digest=?)",

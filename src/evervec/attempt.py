@@ -5,17 +5,25 @@ claimed them records it. No transaction is open while the model works.
 """
 
 import asyncio
-import traceback
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from evervec.backoff import Policy
+from evervec.backoff import Policy, outcome_of
 from evervec.embedding import Embedding, Ensured, Want
-from evervec.errors import ConfigError, Critical, EvervecError, SourceError, Transient, Unavailable
+from evervec.errors import (
+    ConfigError,
+    Critical,
+    EvervecError,
+    Permanent,
+    SourceError,
+    Transient,
+    Unavailable,
+)
 from evervec.faults import reach
 from evervec.model import (
+    Id,
     Job,
     Key,
     Lane,
@@ -27,10 +35,11 @@ from evervec.model import (
     Stored,
     Verdict,
 )
-from evervec.outcome import Done, Fail, Outcome, Release, Retry
+from evervec.outcome import Done, Outcome, Release
 from evervec.plan import Work, portions, unchanged
-from evervec.ports import Source, Store
+from evervec.ports import RowVectors, Source, Store
 from evervec.recipe import Prepared, Recipe
+from evervec.writeback import write_back
 
 PORTION_PIECES = 1024
 AHEAD_PIECES = 2 * PORTION_PIECES
@@ -59,6 +68,8 @@ class Serving:
     recipe: Recipe
     embedding: Embedding
     halted: str = ""
+    rows: RowVectors | None = None
+    """Where each document's vector is also to be kept, if anywhere."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +188,33 @@ class Attempts:
         works = [work for work in begun.works if work.job.job not in taken]
         outcomes = await self._publish(begun.embedding, works, ensured, fence)
         reach("attempt.published")
-        return outcomes
+        return outcomes | await self._written_back(works, outcomes)
+
+    async def _written_back(
+        self, works: Sequence[Work], outcomes: Mapping[int, Outcome]
+    ) -> dict[int, Outcome]:
+        """Write the vectors of what is published into its rows; return whose job is not done yet."""
+        ended: dict[Scope, dict[Id, Job]] = {}
+        for work in works:
+            if work.prepared is not None and isinstance(outcomes.get(work.job.job), Done):
+                ended.setdefault(work.job.key.scope, {})[work.job.key.id] = work.job
+        undone: dict[int, Outcome] = {}
+        for scope, jobs in ended.items():
+            serving = self.servings.get(scope)
+            if serving is None or serving.rows is None:
+                continue
+            try:
+                answers = await write_back(serving.rows, self.store, scope, serving.recipe, jobs)
+            except EvervecError as error:
+                undone |= {job.job: self._outcome(_down(error), job) for job in jobs.values()}
+                continue
+            for id_, refusal in answers.items():
+                if refusal:
+                    refused = Permanent(f"the row refuses its vector: {refusal}")
+                    undone[jobs[id_].job] = self._outcome(refused, jobs[id_])
+        if ended:
+            reach("attempt.written_back")
+        return undone
 
     async def _ensure(self, embedding: Embedding, works: Sequence[Work]) -> Ensured:
         lane = min((work.job.lane for work in works), default=Lane.BACKFILL)
@@ -277,26 +314,6 @@ class _Begun:
     works: Sequence[Work]
     ensuring: asyncio.Task[Ensured]
     pieces: int
-
-
-def outcome_of(error: Exception, attempts: int, policy: Policy, rng: Random) -> Outcome:
-    """Say what an error means for a job that failed *attempts* times before.
-
-    Trouble of the provider costs nothing; the job's own failures count, up to the policy's most.
-    """
-    reason, stack = str(error), "".join(traceback.format_exception(error))
-    match error:
-        case Unavailable():
-            return Release(error.after or 0.0, reason)
-        case Transient():
-            if policy.exhausted(attempts + 1):
-                return Fail(reason, "transient", stack)
-            after = policy.delay(attempts + 1, rng, after=error.after)
-            return Retry(after, reason, "transient", stack)
-        case EvervecError():
-            return Fail(reason, "permanent", stack)
-        case _:
-            return Fail(f"{type(error).__name__}: {reason}", "defect", stack)
 
 
 def _work(serving: Serving, job: Job, reading: Reading, stored: Stored | None) -> Work:

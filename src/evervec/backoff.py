@@ -1,7 +1,11 @@
-"""How long to wait before the next attempt, and how many there are: pure, with its own dice."""
+"""What an error means for a job, and how long to wait before its next attempt: pure."""
 
+import traceback
 from dataclasses import dataclass
 from random import Random
+
+from evervec.errors import EvervecError, Transient, Unavailable
+from evervec.outcome import Fail, Outcome, Release, Retry
 
 _EXPONENT_MAX = 64
 
@@ -44,3 +48,23 @@ FOUR = Policy(base=2, factor=2, cap=600, jitter=0.25, attempts_max=4)
 """2 ** n seconds less up to a quarter by chance; three retries."""
 MINUTE = Policy(base=60, factor=1, cap=60, jitter=0, attempts_max=4)
 """About a minute each time; three retries."""
+
+
+def outcome_of(error: Exception, attempts: int, policy: Policy, rng: Random) -> Outcome:
+    """Say what an error means for a job that failed *attempts* times before.
+
+    Trouble of the provider costs nothing; the job's own failures count, up to the policy's most.
+    """
+    reason, stack = str(error), "".join(traceback.format_exception(error))
+    match error:
+        case Unavailable():
+            return Release(error.after or 0.0, reason)
+        case Transient():
+            if policy.exhausted(attempts + 1):
+                return Fail(reason, "transient", stack)
+            after = policy.delay(attempts + 1, rng, after=error.after)
+            return Retry(after, reason, "transient", stack)
+        case EvervecError():
+            return Fail(reason, "permanent", stack)
+        case _:
+            return Fail(f"{type(error).__name__}: {reason}", "defect", stack)

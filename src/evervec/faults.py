@@ -34,6 +34,7 @@ LABELS = (
     "store.publish.commit",
     "store.publish.done",
     "attempt.published",
+    "attempt.written_back",
     "worker.drain",
 )
 """`….commit` is inside the transaction, just before its commit; `….done` is just after."""

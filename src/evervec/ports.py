@@ -1,8 +1,8 @@
 """The ports. Their meaning is the conformance suite of the same name in `evervec.testing`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from evervec.model import (
     Captured,
     Change,
     Depth,
+    Document,
     Hit,
     Holder,
     Id,
@@ -47,7 +48,7 @@ class Notebook(Protocol):
 
 
 class Source(Protocol):
-    """Where documents live. It captures changes and reads documents; it never writes vectors."""
+    """Where documents live. It captures changes and reads documents, and changes none of them."""
 
     async def open(self) -> None:
         """Make the source ready to capture: idempotent. Raises ConfigError or SourceError."""
@@ -81,6 +82,34 @@ class Source(Protocol):
 
     async def remove(self) -> None:
         """Leave no trace in the source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The vector that a row is to hold, and the digest of the text it was made of."""
+
+    digest: bytes
+    vector: Vector | None
+    """None: the text is empty."""
+
+
+@runtime_checkable
+class RowVectors(Protocol):
+    """A source that can keep a document's vector in the document's own row."""
+
+    async def write_back(
+        self,
+        wanted: Mapping[Id, Wanted],
+        digest_of: Callable[[Document], bytes],
+        *,
+        dry: bool = False,
+    ) -> Mapping[Id, str]:
+        """Write each vector whose row has the text it was made of.
+
+        Return the rows that differed, each with why it refused the vector, or "". Nothing else in
+        a row changes, and the write is not captured. With *dry*, nothing is written. A row that
+        is gone or whose text has another digest is left alone.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +271,14 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
+class Published:
+    """A live document's digest, and its chunks' vectors in their order."""
+
+    digest: bytes
+    vectors: tuple[Vector, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Counts:
     """What the store holds of a collection."""
 
@@ -256,6 +293,9 @@ class Store(Protocol):
 
     async def look(self, keys: Sequence[Key]) -> Mapping[Key, Stored]:
         """Return what is stored of these documents, tombstones included."""
+
+    async def published(self, keys: Sequence[Key]) -> Mapping[Key, Published]:
+        """Return the live documents among *keys*, with their vectors; not those that lost one."""
 
     async def known(self, tenant: str, space: int, digests: Sequence[bytes]) -> frozenset[bytes]:
         """Return which of these texts already have a vector in (tenant, space)."""

@@ -20,7 +20,7 @@ from evervec.loop import every, guarded
 from evervec.model import Scope, Space
 from evervec.ports import Embedder, Registered
 from evervec.recipe import Recipe
-from evervec.specs import from_json, lists_itself, open_source, place
+from evervec.specs import from_json, lists_itself, open_source, place, row_vectors
 from evervec.state import State, another_queue
 from evervec.upkeep import PRUNE_SECONDS, REAP_SECONDS, Upkeep
 from evervec.worker import Pace, Worker
@@ -138,6 +138,7 @@ class Engine:
             capture.source,
             Recipe.from_json(registered.recipe),
             self._embedding_for(registered.space),
+            rows=row_vectors(from_json(registered.source), capture.source),
         )
 
     async def remove(self, scope: Scope) -> None:
@@ -179,6 +180,7 @@ class Engine:
             recipe,
             self._embedding_for(registered.space),
             registered.halted,
+            row_vectors(from_json(registered.source), capture.source),
         )
         served = Served(registered, capture, serving)
         self._served[registered.scope] = served

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from evervec.errors import ConfigError
-from evervec.ports import Notebook, Source
+from evervec.ports import Notebook, RowVectors, Source
 from evervec.recipe import Recipe
 
 
@@ -18,6 +18,7 @@ class Table:
     name: str
     key: tuple[str, ...] = ()
     where: str | None = None
+    into: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +34,20 @@ Spec: TypeAlias = Table | Folder
 
 
 def table(
-    path: str | Path, name: str, *, key: str | Sequence[str] = (), where: str | None = None
+    path: str | Path,
+    name: str,
+    *,
+    key: str | Sequence[str] = (),
+    where: str | None = None,
+    into: str | None = None,
 ) -> Table:
     """Name a table of the SQLite file *path*; *where* leaves rows out.
 
-    *key* is needed only where the table declares none.
+    *key* is needed only where the table declares none. *into* names a column that is to hold each
+    row's vector, as float32 bytes.
     """
     columns = (key,) if isinstance(key, str) else tuple(key)
-    return Table(_absolute(path), name, columns, where)
+    return Table(_absolute(path), name, columns, where, into)
 
 
 def folder(path: str | Path, *, patterns: Sequence[str] = (), ignore: Sequence[str] = ()) -> Folder:
@@ -49,14 +56,17 @@ def folder(path: str | Path, *, patterns: Sequence[str] = (), ignore: Sequence[s
 
 
 def to_json(spec: Spec) -> dict[str, Any]:
-    return {"kind": type(spec).__name__.lower(), **asdict(spec)}
+    written = {"kind": type(spec).__name__.lower(), **asdict(spec)}
+    # Collections that were registered before there was a column to write into stay equal.
+    return {name: value for name, value in written.items() if (name, value) != ("into", None)}
 
 
 def from_json(written: Mapping[str, Any]) -> Spec:
     path = str(written["path"])
     match written["kind"]:
         case "table":
-            return Table(path, str(written["name"]), tuple(written["key"]), written["where"])
+            name, key = str(written["name"]), tuple(written["key"])
+            return Table(path, name, key, written["where"], written.get("into"))
         case "folder":
             return Folder(path, tuple(written["patterns"]), tuple(written["ignore"]))
         case kind:
@@ -76,6 +86,12 @@ def lists_itself(spec: Spec) -> bool:
     return isinstance(spec, Folder)
 
 
+def row_vectors(spec: Spec, source: Source) -> RowVectors | None:
+    """Return *source* as the keeper of its rows' vectors, if *spec* asks for that."""
+    wanted = isinstance(spec, Table) and spec.into is not None
+    return source if wanted and isinstance(source, RowVectors) else None
+
+
 def open_source(
     spec: Spec, recipe: Recipe, *, token: str, notebook: Notebook, watched: bool = True
 ) -> Source:
@@ -93,6 +109,7 @@ def open_source(
             recipe.metadata,
             spec.key,
             spec.where,
+            spec.into,
         )
         return TableSource(columns, token=token, notebook=notebook, watched=watched)
     from evervec.sources.files import PATTERNS, FolderSource

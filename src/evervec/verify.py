@@ -7,6 +7,7 @@ from enum import StrEnum
 from evervec.attempt import Serving
 from evervec.model import Id, Key, Scope, State, Stored
 from evervec.ports import JobView, QueueControl, Store
+from evervec.writeback import write_back
 
 PAGE = 500
 
@@ -137,6 +138,10 @@ async def _source_page(
             drift = Drift.MISSING
         if drift:
             found[id_] = drift
+    if serving.rows is not None:
+        same = [id_ for id_ in page if id_ not in found]
+        other = await write_back(serving.rows, store, scope, serving.recipe, same, dry=True)
+        found |= dict.fromkeys(other, Drift.STALE)
     return found
 
 

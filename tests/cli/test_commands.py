@@ -1,8 +1,11 @@
 """The whole way on the command line, with the real model: shapes, words and exit codes."""
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
+import numpy as np
 import pytest
 from tests.cli.program import evervec, names, shop, surroundings, write
 
@@ -75,6 +78,26 @@ def test_what_failed_is_listed_and_shown_with_its_reason(place):
     assert job["reason"].splitlines()[0] in shown.out
     assert "after 1 attempts" in shown.out
     assert evervec(place, "failed", "show", "999999").code == 1
+
+
+@pytest.mark.accepts("000-45", "002-24")
+def test_a_rows_vector_comes_into_the_column_that_was_named(tmp_path):
+    """As float32 bytes of unit length; letting go of the table leaves them there."""
+    path = shop(tmp_path)
+    write(path, "alter table articles add column meaning blob")
+    asked = ("watch", "shop.db", "articles", "--text", "{body}", "--into", "meaning")
+    watched = evervec(tmp_path, *asked)
+    assert "Each row's vector is kept in its column 'meaning'" in watched.out, watched.err
+    assert evervec(tmp_path, "sync").code == 0
+    assert evervec(tmp_path, "verify").code == 0
+    write(path, "update articles set meaning = null where id = 1")
+    assert evervec(tmp_path, "verify").code == 3
+    assert evervec(tmp_path, "unwatch", "articles").code == 0
+    with closing(sqlite3.connect(path)) as reader:
+        rows = reader.execute("select id, meaning from articles order by id").fetchall()
+    assert rows[0] == (1, None)
+    for _, value in rows[1:]:
+        assert np.linalg.norm(np.frombuffer(value, "<f4")) == pytest.approx(1)
 
 
 def test_search_answers_in_the_agreed_shape(place):

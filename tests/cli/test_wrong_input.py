@@ -100,6 +100,12 @@ def test_a_condition_that_is_no_sql_is_refused(place, refused):
     assert names(place / "shop.db") == ["articles"]
 
 
+def test_a_column_for_vectors_has_to_exist(place, refused):
+    told = refused(*WATCH, "{body}", "--into", "vektor", code=2)
+    assert "has no column 'vektor', named by --into" in told
+    assert 'alter table "articles" add column "vektor" blob' in told
+
+
 def test_nothing_is_left_behind_by_what_was_refused(place, refused, capsys):
     refused(*WATCH, "{titel}", code=2)
     assert main(["status", "--json"]) == 0

@@ -9,9 +9,11 @@ import numpy as np
 from tests.crash.history import History
 
 from evervec.model import Document, Id
+from evervec.ports import Vector
 from evervec.recipe import Recipe
 from evervec.testing.embedder import HashEmbedder, asked_in
 from evervec.text.template import Template
+from evervec.writeback import one_vector
 
 QUEUE_REST = ("job", "lease", "lease_stopped")
 
@@ -40,6 +42,7 @@ def violations(history: History, *, parked: int = 0) -> list[str]:
     if history.kind == "table":
         with closing(apsw.Connection(str(history.place))) as shop:
             found += damage(shop, "the source")
+            found += wrong_columns(shop, texts, parked)
     return found + asked_too_often(history)
 
 
@@ -69,6 +72,22 @@ def wrong_documents(state: apsw.Connection, texts: dict[str, str], parked: int) 
             if not np.allclose(np.frombuffer(value, "<f4"), model.vector(chunk.embedded)):
                 found.append(f"{id_} holds a vector of another text than {chunk.text!r:.60}")
     return found
+
+
+def wrong_columns(shop: apsw.Connection, texts: dict[str, str], parked: int) -> list[str]:
+    model, recipe = HashEmbedder(), Recipe(Template.parse("{text}"))
+    wrong = []
+    for id_, value in shop.execute("select id, vector from article"):
+        document = Document(Id(str(id_)), {"text": texts[str(id_)], "kind": "plain"})
+        pieces = recipe.prepare(document, model).pieces
+        wanted = one_vector([model.vector(piece.chunk.embedded) for piece in pieces])
+        if wanted is None or value is None or not same(value, wanted):
+            wrong.append(f"row {id_} does not hold the vector of its text")
+    return wrong if len(wrong) > parked else []
+
+
+def same(value: bytes, wanted: Vector) -> bool:
+    return np.allclose(np.frombuffer(value, "<f4"), wanted, atol=1e-6)
 
 
 def orphans(state: apsw.Connection) -> list[str]:

@@ -80,7 +80,7 @@ async def serve(order: Order) -> None:
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     if order.kind == "table":
-        source, text = evervec.table(order.place, "article"), TEMPLATE
+        source, text = evervec.table(order.place, "article", into="vector"), TEMPLATE
         articles = app.collection(NAME, source=source, text=text)
     else:
         articles = app.collection(NAME, source=evervec.folder(order.place))

@@ -129,7 +129,7 @@ class History:
             shop.execute(f"pragma journal_mode = {('wal', 'delete')[self.seed % 2]}")
             shop.execute(
                 "create table article"
-                "(id integer primary key, title text, body text, views integer default 0)"
+                "(id integer primary key, title text, body text, views integer default 0, vector blob)"
             )
             rows = [(n, f"first {n} {self.seed}", "as it was before") for n in range(0, 40, 3)]
             shop.executemany("insert into article (id, title, body) values (?, ?, ?)", rows)

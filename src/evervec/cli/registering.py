@@ -32,7 +32,7 @@ def plan(asked: argparse.Namespace) -> int:
 
 async def _watch(asked: argparse.Namespace) -> int:
     async with looking(asked, create=True) as app:
-        spec = table(asked.database, asked.table, key=asked.key, where=asked.where)
+        spec = table(asked.database, asked.table, key=asked.key, where=asked.where, into=asked.into)
         collection = await declare(app, asked, spec, asked.name or asked.table)
         registered = await app.find(collection.name, tenant=asked.tenant)
         if asked.json:
@@ -40,6 +40,8 @@ async def _watch(asked: argparse.Namespace) -> int:
         elif not asked.quiet:
             say(f"Watching {place(spec)} as collection {registered.scope.collection!r}.")
             say("Every change is captured from now on, whoever writes.")
+            if asked.into:
+                say(f"Each row's vector is kept in its column {asked.into!r}, as float32 bytes.")
             say("Next: `evervec sync` embeds what is there, `evervec up` follows it until Ctrl-C.")
     return 0
 

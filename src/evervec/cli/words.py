@@ -60,6 +60,7 @@ def _registering(commands: Any) -> None:
     watch.add_argument("table", metavar="TABLE")
     watch.add_argument("--key", action="append", default=[], help="key column, if none is declared")
     watch.add_argument("--where", help="an SQL condition; other rows are left out")
+    watch.add_argument("--into", metavar="COLUMN", help="keep each row's vector in this column too")
     _text_options(watch)
     unwatch = _command(
         commands,

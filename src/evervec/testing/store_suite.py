@@ -147,6 +147,23 @@ class StoreSuite:
             1,
         )
 
+    async def test_the_vectors_of_live_documents_are_told_in_order(self, store: Store) -> None:
+        """Of each whole document its digest and one vector a chunk, also where texts repeat."""
+        texts = ["b", "a", "b", "c"]
+        await put(store, "many", texts)
+        await put(store, "empty", [])
+        await put(store, "gone", ["gone"])
+        await remove(store, "gone", version=2, fence=2)
+
+        found = await store.published([key_of(id_) for id_ in ("many", "empty", "gone", "never")])
+
+        assert found.keys() == {key_of("many"), key_of("empty")}
+        many = found[key_of("many")]
+        assert many.digest == publication("many", texts).digest
+        np.testing.assert_allclose(many.vectors, [vector_of(text) for text in texts], atol=1e-6)
+        assert found[key_of("empty")].vectors == ()
+        assert await store.published([key_of("many", Scope("other", "articles"))]) == {}
+
     async def test_nothing_stored_is_nothing_known(self, store: Store) -> None:
         assert await store.look([key_of("a")]) == {}
         assert await store.known("", 1, [digest_of("a")]) == frozenset()

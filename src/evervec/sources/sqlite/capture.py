@@ -3,17 +3,24 @@
 import hashlib
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+from evervec.model import Id
+from evervec.sources.sqlite.connection import connect, plain_words
 from evervec.sources.sqlite.names import TEMPLATES, each, fill, quoted
-from evervec.sources.sqlite.rows import texts
+from evervec.sources.sqlite.rows import id_of, text_or_none, texts
 from evervec.sources.sqlite.shape import Shape
 
 RING_ROWS = 1 << 20
 """How many log rows are kept at least, consumed or not."""
 TRIM_ROWS = 4096
 """The log is trimmed once in so many appends, so that an append stays cheap."""
+ROWS_AN_ID = 8
+"""A document edited a thousand times is a thousand log rows and one id."""
+ALL = -1
+"""A limit that is none."""
 TAIL_ROWS = 32
 """How many rows a stamp is made of."""
 
@@ -102,9 +109,25 @@ class Capture:
         """Return whether *row* is still in the log, and still the same."""
         return row.stamp != 0 and self.row(connection, row.seq) == row
 
-    def since(self, connection: sqlite3.Connection, seq: int, limit: int) -> sqlite3.Cursor:
-        """Return the log's rows from *seq* on: number and key."""
-        return connection.execute(fill("since", {"log": quoted(self._log)}), (seq, limit))
+    def since(
+        self, connection: sqlite3.Connection, seq: int, *, ids_max: int = ALL
+    ) -> tuple[int, dict[Id, None]]:
+        """Return the ids that were logged behind number *seq*, and the number of the last read."""
+        ids: dict[Id, None] = {}
+        last = seq
+        limit = ids_max if ids_max == ALL else max(1, ids_max) * ROWS_AN_ID
+        statement = fill("since", {"log": quoted(self._log)})
+        with (
+            texts(connection, text_or_none),
+            closing(connection.execute(statement, (seq + 1, limit))) as log,
+        ):
+            for number, *key in log:
+                if len(ids) == ids_max:
+                    break
+                last = number
+                if None not in key:
+                    ids[id_of(key)] = None
+        return last, ids
 
     def _define(self) -> dict[str, str]:
         shape = self._shape
@@ -164,15 +187,16 @@ class Capture:
         }
 
 
-def remove(connection: sqlite3.Connection, token: str) -> None:
-    """Drop all that *token* owns, in the caller's write transaction."""
-    _drop_triggers(connection, _existing(connection, token), but=log_name(token))
-    connection.execute(fill("drop_log", {"log": quoted(log_name(token))}))
-
-
-def is_present(connection: sqlite3.Connection, token: str) -> bool:
-    """Return whether anything of *token* lies in the file."""
-    return bool(_existing(connection, token))
+def remove_from(path: Path, token: str, *, busy_seconds: float) -> None:
+    """Drop all that *token* owns in the file. One that is gone has nothing of it."""
+    if not path.exists():
+        return
+    with plain_words(path), closing(connect(str(path), busy_seconds=busy_seconds)) as connection:
+        existing = _existing(connection, token)
+        if existing:
+            with transaction(connection, write=True):
+                _drop_triggers(connection, existing, but=log_name(token))
+                connection.execute(fill("drop_log", {"log": quoted(log_name(token))}))
 
 
 def log_name(token: str) -> str:

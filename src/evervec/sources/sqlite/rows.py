@@ -14,7 +14,7 @@ class Rows:
     """The documents of one table."""
 
     def __init__(self, shape: Shape) -> None:
-        self._shape = shape
+        self.shape = shape
         self._width = len(shape.key)
         columns = dict.fromkeys(
             (*(part.name for part in shape.key), *shape.fields.values(), *shape.metadata.values())
@@ -27,14 +27,14 @@ class Rows:
             {
                 "columns": each("column", columns, ", "),
                 "table": quoted(shape.table),
-                "where": self._where(*(_compare("equal", part) for part in shape.key)),
+                "where": self._where(*(compared("equal", part) for part in shape.key)),
             },
         )
         self._pages = [self._page(depth) for depth in range(self._width + 1)]
 
     def read(self, connection: sqlite3.Connection, document: Id) -> Document | None:
         """Return the row whose key is exactly *document*, type and letters, or None."""
-        key = _key(document, self._width)
+        key = key_of(document, self._width)
         if key is None:
             return None
         try:
@@ -59,7 +59,7 @@ class Rows:
 
     def scan(self, connection: sqlite3.Connection, after: Id | None, limit: int) -> list[Id]:
         """Return up to *limit* ids behind *after* in the order of the key's index."""
-        key = () if after is None else _key(after, self._width) or ()
+        key = () if after is None else key_of(after, self._width) or ()
         ids: list[Id] = []
         # Behind (a, b) come first the rows (a, more than b), then those with more than a: each
         # a range of the index, where one comparison of pairs would not always be.
@@ -88,31 +88,31 @@ class Rows:
 
     def _page(self, depth: int) -> str:
         """Return the statement for rows equal in the first *depth* - 1 columns and beyond in the next."""
-        key = self._shape.key
-        bounds = [_compare("equal", part) for part in key[: max(0, depth - 1)]]
+        key = self.shape.key
+        bounds = [compared("equal", part) for part in key[: max(0, depth - 1)]]
         if depth:
             last = key[depth - 1]
-            bounds.append(_compare("below" if last.descending else "above", last))
+            bounds.append(compared("below" if last.descending else "above", last))
         names = (part.name for part in key)
         return fill(
             "scan",
             {
                 "keys": each("column", (part.name for part in key), ", "),
-                "table": quoted(self._shape.table),
+                "table": quoted(self.shape.table),
                 "where": self._where(*bounds, each("present", names, " and ")),
                 "order": ", ".join(
-                    _compare("downwards" if part.descending else "upwards", part) for part in key
+                    compared("downwards" if part.descending else "upwards", part) for part in key
                 ),
             },
         )
 
     def _where(self, *conditions: str) -> str:
-        shape = self._shape
+        shape = self.shape
         more = () if shape.where is None else (fill("where", {"where": shape.where}),)
         return " and ".join((*conditions, *more))
 
 
-def _compare(template: str, part: Part) -> str:
+def compared(template: str, part: Part) -> str:
     return fill(template, {"column": quoted(part.name), "collation": quoted(part.collation)})
 
 
@@ -121,7 +121,7 @@ def id_of(key: Sequence[Any]) -> Id:
     return encode_id(value)
 
 
-def _key(document: Id, width: int) -> tuple[Any, ...] | None:
+def key_of(document: Id, width: int) -> tuple[Any, ...] | None:
     value = decode_id(document)
     key = value if isinstance(value, tuple) else (value,)
     return key if len(key) == width else None

@@ -39,6 +39,8 @@ class TableSpec:
     """The columns that name a row; empty for the declared primary key."""
     where: str | None = None
     """Rows for which this SQL expression is not true are not documents."""
+    into: str | None = None
+    """The column that is to hold each row's vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class Shape:
     uncovered: tuple[str, ...]
     """Unique indexes on expressions or a part of the rows: what REPLACE does there is not seen."""
     where: str | None
+    into: str | None
 
 
 def inspect(connection: sqlite3.Connection, spec: TableSpec) -> Shape:
@@ -112,7 +115,33 @@ def inspect(connection: sqlite3.Connection, spec: TableSpec) -> Shape:
         clashes=tuple(parts for _, parts in unique if set(parts) != set(key)),
         uncovered=uncovered,
         where=spec.where,
+        into=_into(spec, columns, watched),
     )
+
+
+def _into(spec: TableSpec, columns: dict[str, Column], watched: Iterable[str]) -> str | None:
+    """Return the column for the vectors: one that nothing of the document is made of."""
+    if spec.into is None:
+        return None
+    name = _find(spec.into, columns)
+    if name is None:
+        raise ConfigError(
+            f"table {spec.table!r} in {str(spec.path)!r} has no column {spec.into!r}, named by --into",
+            hint=f"add it: alter table {quoted(spec.table)} add column {quoted(spec.into)} blob;"
+            f" or name another: {_near(spec.into, columns)}",
+        )
+    if columns[name].generated:
+        raise ConfigError(
+            f"column {name!r} of {spec.table!r} is computed, so no vector can be written into it",
+            hint="name an ordinary column with --into",
+        )
+    if name in watched:
+        raise ConfigError(
+            f"column {name!r} of {spec.table!r} is part of the document, and its vector would be"
+            " written over it",
+            hint="name a column with --into that the text, the key and --where do not use",
+        )
+    return name
 
 
 def _table(connection: sqlite3.Connection, spec: TableSpec) -> str:

@@ -21,26 +21,26 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from evervec.errors import ConfigError, SourceError
 from evervec.model import Captured, Document, Id, Reading
-from evervec.ports import Notebook
+from evervec.ports import Notebook, Wanted
 from evervec.sources.sqlite.capture import (
     RING_ROWS,
     Capture,
     Row,
-    is_present,
-    remove,
+    remove_from,
     transaction,
 )
 from evervec.sources.sqlite.connection import code_of, connect, connect_readable, plain_words
 from evervec.sources.sqlite.position import Position, look_at
-from evervec.sources.sqlite.rows import Rows, id_of, text_or_none, texts
+from evervec.sources.sqlite.rows import Rows
 from evervec.sources.sqlite.shape import Shape, TableSpec, described, inspect
+from evervec.sources.sqlite.vectors import Vectors, differing
 from evervec.sqlite.wake import FileWake
 
 T = TypeVar("T")
@@ -49,8 +49,6 @@ BUSY_SECONDS = 10.0
 SCAN_SECONDS = 3.0
 """The shortest time between two gaps that a file without triggers is answered with."""
 EPOCH_BITS = 40
-# A document edited a thousand times is a thousand log rows and one id.
-_ROWS_AN_ID = 8
 _TOKEN = re.compile(r"[a-z0-9]{1,40}")
 
 
@@ -157,6 +155,24 @@ class TableSource:
         await self._save_epoch()
         return reading
 
+    async def write_back(
+        self,
+        wanted: Mapping[Id, Wanted],
+        digest_of: Callable[[Document], bytes],
+        *,
+        dry: bool = False,
+    ) -> Mapping[Id, str]:
+        def work() -> Mapping[Id, str]:
+            with self._snapshot() as (connection, rows):
+                vectors, top = Vectors(rows), self._top
+                found = vectors.read(connection, wanted)
+            values = differing(found, wanted, digest_of)
+            if dry or not values or self._capture is None:
+                return dict.fromkeys(values, "")
+            return vectors.written(connection, values, log=self._capture, top=top)
+
+        return await self._run(work)
+
     async def wait(self, timeout: float) -> None:
         if self._wake is None:
             raise SourceError("the source was not opened", hint="await open() first")
@@ -181,15 +197,7 @@ class TableSource:
         def work() -> None:
             self._removed = True
             self._disconnect()
-            if not self._spec.path.exists():
-                return
-            with (
-                plain_words(self._spec.path),
-                closing(connect(str(self._spec.path), busy_seconds=self._busy_seconds)) as file,
-            ):
-                if is_present(file, self._token):
-                    with transaction(file, write=True):
-                        remove(file, self._token)
+            remove_from(self._spec.path, self._token, busy_seconds=self._busy_seconds)
 
         await self._run(work)
 
@@ -232,6 +240,11 @@ class TableSource:
             )
         self._refresh()
         self._prepare()
+        if self._spec.into and self._scan_only:
+            raise ConfigError(
+                f"column {self._spec.into!r} cannot be written: {self._scan_only}",
+                hint="give this user the right to write the file, or leave --into out",
+            )
         with self._snapshot():
             pass
         if self._wake is None:
@@ -363,20 +376,7 @@ class TableSource:
                 return None
             if self._gap:
                 return Captured((), self._position(capture.last(connection)), gap=True)
-            ids: dict[Id, None] = {}
-            at = cursor.seq
-            with (
-                texts(connection, text_or_none),
-                closing(
-                    capture.since(connection, cursor.seq + 1, max(1, limit) * _ROWS_AN_ID)
-                ) as log,
-            ):
-                for seq, *key in log:
-                    if len(ids) >= limit:
-                        break
-                    at = seq
-                    if None not in key:
-                        ids[id_of(key)] = None
+            at, ids = capture.since(connection, cursor.seq, ids_max=limit)
             if at == cursor.seq:
                 return None
             return Captured(tuple(ids), self._position(capture.row(connection, at)))

@@ -116,6 +116,15 @@ limit ?
 select {columns} from {table}
 where {where}
 
+-- name: vector
+select {keys}, {into} from {table}
+where {where}
+
+-- name: write_vector
+-- No trigger of ours looks at this column.
+update {table} set {into} = ?
+where {where}
+
 -- name: last
 select seq from {log} order by seq desc limit 1
 

@@ -17,7 +17,7 @@ import numpy as np
 from evervec.clock import SYSTEM, Clock
 from evervec.errors import ConfigError
 from evervec.model import Hit, Id, Key, Publication, Scope, Stored, Verdict
-from evervec.ports import Counts, Query, Vector
+from evervec.ports import Counts, Published, Query, Vector
 from evervec.sqlite.database import Database
 from evervec.stores.sqlite.publish import collection_of, made, publish
 from evervec.stores.sqlite.rows import COLLECTION_BITS, stored
@@ -66,6 +66,31 @@ class SqliteStore:
                     {"collection": collection.number, "ids": apsw.carray(tuple(ids))},
                 ):
                     found[Key(scope.tenant, scope.collection, id_)] = stored(row)
+            return found
+
+        return await self._database.read(work)
+
+    async def published(self, keys: Sequence[Key]) -> Mapping[Key, Published]:
+        """Return the live documents among *keys*, with their vectors; not those that lost one."""
+
+        def work(connection: apsw.Connection) -> dict[Key, Published]:
+            found: dict[Key, Published] = {}
+            for scope, ids in _by_scope(keys).items():
+                if (collection := collection_of(connection, scope)) is None:
+                    continue
+                rows = connection.execute(
+                    SQL["published"],
+                    {"collection": collection.number, "ids": apsw.carray(tuple(ids))},
+                )
+                values: dict[tuple[Id, bytes, int], dict[int, Vector]] = defaultdict(dict)
+                for id_, digest, chunks, position, value in rows:
+                    mine = values[id_, digest, chunks]
+                    if value is not None:
+                        mine[position] = np.frombuffer(value, "<f4")
+                for (id_, digest, chunks), mine in values.items():
+                    if len(mine) == chunks:
+                        vectors = tuple(mine[position] for position in sorted(mine))
+                        found[Key(scope.tenant, scope.collection, id_)] = Published(digest, vectors)
             return found
 
         return await self._database.read(work)

@@ -36,6 +36,17 @@ where collection = :collection
 -- name: last_document
 select coalesce(max(document), 0) from store_document
 
+-- name: published
+-- A document in sync without chunks has one row, whose vector is null. Unordered: the chunks'
+-- positions come along.
+select d.id, d.digest, d.chunks, c.position, v.value
+from store_document as d
+left join store_chunk as c on c.document = d.document
+left join store_vector as v on v.number = c.vector
+where d.collection = :collection
+  and d.id in (select value from carray(:ids))
+  and d.deleted = 0
+
 -- name: known
 select digest
 from store_vector
