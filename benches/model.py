@@ -10,7 +10,7 @@ import argparse
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import openvino as ov
 from benches.corpus import paragraphs
@@ -18,6 +18,7 @@ from benches.report import Line, report
 
 from evervec.batch import batches
 from evervec.embedders.local import LocalEmbedder, files
+from evervec.embedders.local.embedder import RUN_TOKENS
 from evervec.embedders.local.engine import Engine
 from evervec.embedders.local.tokens import Tokens
 
@@ -36,37 +37,45 @@ class Rate:
     """What padding adds, as a share of the tokens."""
 
 
-def bare_rate(texts: Sequence[str], *, passes: int = 2, threads: int | None = None) -> float:
-    """Return how many of these *texts* the bare model embeds in a second, tokenising included."""
-    return measure(texts, passes=passes, threads=threads).texts_per_s
+class Bare:
+    """The model with nothing around it, warm."""
+
+    def __init__(self, threads: int | None = None) -> None:
+        shipped = LocalEmbedder(threads=threads)
+        self.precision = shipped.precision
+        self.limits = replace(shipped.limits, batch_tokens_max=RUN_TOKENS)
+        self._engine = Engine(
+            files.weights(), threads=self.limits.concurrency, precision=shipped.precision
+        )
+        self._tokens = Tokens(files.tokenizer())
+        self._pool = ThreadPoolExecutor(self.limits.concurrency)
+        # The first requests build kernels for their shapes; that is start-up, not rate.
+        list(self._pool.map(self._engine.run, ([[0] * size] for size in range(2, 256))))
+
+    def embed(self, texts: Sequence[str]) -> tuple[int, int]:
+        """Embed *texts* in the best batching; return their tokens, and these with padding."""
+        rows = self._tokens.ids(texts, most=self.limits.text_tokens_max)
+        requests = [
+            [rows[index] for index in request]
+            for request in batches([len(row) for row in rows], limits=self.limits)
+        ]
+        for _ in self._pool.map(self._engine.run, requests):
+            pass
+        padded = sum(len(request) * max(map(len, request)) for request in requests)
+        return sum(map(len, rows)), padded
 
 
 def measure(texts: Sequence[str], *, passes: int = 2, threads: int | None = None) -> Rate:
-    shipped = LocalEmbedder(threads=threads)
-    limits = shipped.limits
-    engine = Engine(files.weights(), threads=limits.concurrency, precision=shipped.precision)
-    tokens = Tokens(files.tokenizer())
+    bare = Bare(threads)
     seconds, count, padded = float("inf"), 0, 0
-    with ThreadPoolExecutor(limits.concurrency) as pool:
-        # The first requests build kernels for their shapes; that is start-up, not rate.
-        warm = tokens.ids(texts[:64], most=limits.text_tokens_max)
-        list(pool.map(lambda row: engine.run([row]), warm))
-        for _ in range(passes):
-            start = time.perf_counter()
-            rows = tokens.ids(texts, most=limits.text_tokens_max)
-            requests = [
-                [rows[index] for index in request]
-                for request in batches([len(row) for row in rows], limits=limits)
-            ]
-            for _ in pool.map(engine.run, requests):
-                pass
-            seconds = min(seconds, time.perf_counter() - start)
-            count = sum(map(len, rows))
-            padded = sum(len(request) * max(map(len, request)) for request in requests)
+    for _ in range(passes):
+        start = time.perf_counter()
+        count, padded = bare.embed(texts)
+        seconds = min(seconds, time.perf_counter() - start)
     return Rate(
         texts=len(texts),
-        threads=limits.concurrency,
-        precision=shipped.precision,
+        threads=bare.limits.concurrency,
+        precision=bare.precision,
         openvino=ov.__version__,
         texts_per_s=round(len(texts) / seconds, 1),
         tokens_per_s=round(count / seconds),

@@ -1,74 +1,123 @@
 """Rows of a table to searchable vectors with the real model, against the bare model's own rate.
 
-    python -m benches.sync_real [--texts 10000] [--bare 2500]
+    python -m benches.sync_real [--texts 10000]
 
-The bare model, in its best batching, embeds a sample of the same texts before and after the sync;
-what else the machine does then falls on both. Each part is a process of its own, so that no
-threads of one are in the way of the other. Compiling the model is start-up and counts for neither.
+Both embed the same texts, each in a process of its own, and take turns: one is frozen while the
+other runs for half a second. So whatever else the machine does falls on both, and neither keeps a
+core from the other. Compiling the model is start-up and counts for neither.
 """
 
 import argparse
 import asyncio
-import json
+import select
+import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import closing
+from itertools import cycle
 from pathlib import Path
 
 from benches.corpus import paragraphs
-from benches.model import bare_rate
+from benches.model import Bare
 from benches.report import Line, report
 
 from evervec import App, table
 from evervec.embedders.local import LocalEmbedder
 
+TURN_SECONDS = 0.5
+PARTS = ("bare", "sync")
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--texts", type=int, default=10_000)
-    parser.add_argument("--bare", type=int, default=2_500, help="texts of each bare sample")
-    parser.add_argument("--part", choices=("bare-0", "bare-1", "sync"), help="for itself")
+    parser.add_argument("--part", choices=PARTS, help="for itself")
     wanted = parser.parse_args()
     if wanted.part:
-        print(json.dumps(part(wanted.part, wanted.texts, wanted.bare)))
+        run(wanted.part, paragraphs(wanted.texts))
         return
-    before, ours, after = (child(name, wanted) for name in ("bare-0", "sync", "bare-1"))
-    bare = 2 / (1 / before["rate"] + 1 / after["rate"])
-    ratio = round(ours["rate"] / bare, 3)
+    bare, ours = in_turns([Racer(name, wanted.texts) for name in PARTS])
     report(
         "sync_real",
         [
-            Line("rows to searchable vectors ÷ the bare model", ratio, "", 0.93, "at least"),
-            Line("searchable paragraphs a second", ours["rate"], "/s"),
+            Line(
+                "rows to searchable vectors ÷ the bare model",
+                round(bare / ours, 3),
+                "",
+                0.93,
+                "at least",
+            ),
+            Line("searchable paragraphs a second", round(wanted.texts / ours, 1), "/s"),
         ],
         texts=wanted.texts,
-        seconds=ours["seconds"],
-        bare_before_per_s=before["rate"],
-        bare_after_per_s=after["rate"],
+        seconds=round(ours, 2),
+        bare_seconds=round(bare, 2),
+        bare_per_s=round(wanted.texts / bare, 1),
     )
 
 
-def child(name: str, wanted: argparse.Namespace) -> dict[str, float]:
-    sizes = ["--texts", str(wanted.texts), "--bare", str(wanted.bare)]
-    command = [sys.executable, "-m", "benches.sync_real", "--part", name, *sizes]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+class Racer:
+    """One of the two processes: ready to go, and frozen."""
+
+    def __init__(self, part: str, texts: int) -> None:
+        command = [sys.executable, "-m", "benches.sync_real", "--part", part, "--texts", str(texts)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        if self._process.stdin is None or self._process.stdout is None:
+            raise SystemExit("no pipes to the other process")
+        self._out = self._process.stdout
+        self.seconds = 0.0
+        if self._said() != "ready":
+            raise SystemExit(f"the {part} part did not get ready")
+        self._process.send_signal(signal.SIGSTOP)
+        self._process.stdin.write(b"go\n")
+        self._process.stdin.flush()
+
+    def turn(self) -> bool:
+        """Run for a turn; return whether there is more to do."""
+        began = time.perf_counter()
+        self._process.send_signal(signal.SIGCONT)
+        ended, _, _ = select.select([self._out], [], [], TURN_SECONDS)
+        self.seconds += time.perf_counter() - began
+        if not ended:
+            self._process.send_signal(signal.SIGSTOP)
+            return True
+        if self._said() != "done" or self._process.wait():
+            raise SystemExit("one of the two did not come to its end")
+        return False
+
+    def _said(self) -> str:
+        return self._out.readline().decode().strip()
 
 
-def part(name: str, count: int, bare: int) -> dict[str, float]:
-    texts = paragraphs(count)
-    if name == "sync":
-        return asyncio.run(sync(texts))
-    # Spread over all of them, so that lengths are distributed alike; another sample each time.
-    step = max(2, count // max(1, bare))
-    return {"rate": bare_rate(texts[int(name[-1]) :: step], passes=1)}
+def in_turns(racers: list[Racer]) -> list[float]:
+    running = list(racers)
+    for racer in cycle(racers):
+        if racer in running and not racer.turn():
+            running.remove(racer)
+        if not running:
+            break
+    return [racer.seconds for racer in racers]
 
 
-async def sync(texts: tuple[str, ...]) -> dict[str, float]:
+def run(part: str, texts: tuple[str, ...]) -> None:
+    if part == "bare":
+        bare = Bare()
+        go()
+        bare.embed(texts)
+        print("done", flush=True)
+    else:
+        asyncio.run(sync(texts))
+
+
+def go() -> None:
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+
+async def sync(texts: tuple[str, ...]) -> None:
     model = LocalEmbedder()
     await model.embed(texts[:64], kind="document")
     with tempfile.TemporaryDirectory(prefix="evervec-bench-") as folder:
@@ -78,15 +127,14 @@ async def sync(texts: tuple[str, ...]) -> dict[str, float]:
             file.executemany("insert into paragraph (text) values (?)", ((each,) for each in texts))
         app = App(Path(folder) / "state.db", model=model)
         paragraph = app.collection("bench", source=table(path, "paragraph"), text="{text}")
-        begun = time.perf_counter()
+        go()
         async with app:
             await paragraph.synced()
-            seconds = time.perf_counter() - begun
+            print("done", flush=True)
             hits = await paragraph.search(texts[-1], k=1, mode="dense")
             if hits[0].id != len(texts):
                 raise SystemExit("the last row is not found by its own text")
     await model.close()
-    return {"rate": round(len(texts) / seconds, 1), "seconds": round(seconds, 2)}
 
 
 if __name__ == "__main__":

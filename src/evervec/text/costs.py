@@ -72,12 +72,14 @@ class Headings:
         titles = list(dict.fromkeys(chain.from_iterable(paths)))
         self._most = recipe.tokens_max // 4
         self._tokens = tokens
-        self.special, joint, *counts = tokens.count_tokens(["", _JOINT, *titles])
+        # A row without headings asks for nothing that has to be counted.
+        (special,) = tokens.count_tokens([""])
+        parts = [_JOINT, *titles] if titles else []
         self._costs = {
-            title: count - self.special for title, count in zip(titles, counts, strict=True)
+            part: count - special
+            for part, count in zip(parts, tokens.count_tokens(parts), strict=True)
         }
-        self._joint = joint - self.special
-        self.special = max(self.special, _SPECIAL)
+        self.special = max(special, _SPECIAL)
         self._shown: dict[tuple[str, ...], tuple[str, int]] = {}
 
     def of(self, path: tuple[str, ...]) -> tuple[str, int]:
@@ -90,7 +92,7 @@ class Headings:
         kept: list[str] = []
         cost = 1  # the end of the line, which some models count
         for title in reversed(path):
-            more = self._costs[title] + (self._joint if kept else 0)
+            more = self._costs[title] + (self._costs[_JOINT] if kept else 0)
             if cost + more > self._most:
                 break
             kept.append(title)

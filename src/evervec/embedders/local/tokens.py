@@ -63,7 +63,7 @@ class Tokens:
         windows = (
             (index, window)
             for index, ids in enumerate(known)
-            if ids is None
+            if ids is None and texts[index]
             for window in _windows(texts[index])
         )
         for index, encoding in self._encoded(windows):
@@ -103,9 +103,12 @@ class Tokens:
 
     def _encoded(self, windows: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Encoding]]:
         for part in _slices(windows, self._slice):
-            encodings = self._tokenizer.encode_batch_fast(
-                [_clean(window) for _, window in part], add_special_tokens=False
-            )
+            cleaned = [_clean(window) for _, window in part]
+            if len(cleaned) == 1:
+                # On this very thread: to be handed to a busy processor costs more than a short text.
+                encodings = [self._tokenizer.encode(cleaned[0], add_special_tokens=False)]
+            else:
+                encodings = self._tokenizer.encode_batch_fast(cleaned, add_special_tokens=False)
             for (index, _), encoding in zip(part, encodings, strict=True):
                 yield index, encoding
 
