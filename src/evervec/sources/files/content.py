@@ -99,6 +99,7 @@ def _document(document: Id, path: str, data: bytes, status: os.stat_result) -> D
             "kind": parsed.kind,
         },
         {**known, **own},
+        parsed.pages,
     )
 
 
