@@ -62,6 +62,11 @@ def folder(
 
     A file of more than *file_bytes_max* bytes (200 million, if nothing is said) is refused unread.
     """
+    if file_bytes_max is not None and file_bytes_max < 1:
+        raise ConfigError(
+            f"file_bytes_max is {file_bytes_max!r}, and every file has more bytes",
+            hint="give the size of the largest file that is to be read, or leave it out",
+        )
     return Folder(_absolute(path), tuple(patterns), tuple(ignore), file_bytes_max)
 
 

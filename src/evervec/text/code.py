@@ -80,10 +80,11 @@ class _Scanner:
             self.blank, self.lead = True, None
             return
         said = line.lstrip()
-        section = said.startswith("[")
-        outer = [
-            each for each in self.inside if each < _indent(line) and not (section and each < 0)
-        ]
+        indent = _indent(line, said)
+        # A section of settings stands in no other.
+        section = said[0] == "["
+        least = 0 if section else -1
+        outer = [each for each in self.inside if least <= each < indent]
         title = self._title(said, end, margin=said == line) if len(outer) < _DEEPEST else ""
         leads = _LEADS.match(said) is not None
         if title or (self.inside and not outer and not leads and not _CLOSES.match(said)):
@@ -91,7 +92,7 @@ class _Scanner:
             begin = at if self.lead is None else self.lead
             yield from self.rest(begin)
             yield Block(begin, end, Kind.HEADING, _LEVEL + len(outer), title)
-            self.inside = [*outer, _indent(line)] if title else []
+            self.inside = [*outer, indent] if title else []
             if title and section:
                 # What stands in a section of settings stands at the margin, as itself does.
                 self.inside = [-1]
@@ -144,9 +145,9 @@ def _defines(said: str, *, braced: bool) -> bool:
     return any(space in said[: said.index("(")].strip() for space in " *")
 
 
-def _indent(line: str) -> int:
-    before = line[: len(line) - len(line.lstrip())]
-    return len(before.expandtabs(_TAB))
+def _indent(line: str, said: str) -> int:
+    width = len(line) - len(said)
+    return len(line[:width].expandtabs(_TAB)) if "\t" in line else width
 
 
 def _keyed(text: str) -> bool:

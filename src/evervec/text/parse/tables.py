@@ -2,7 +2,6 @@
 
 import csv
 import io
-import sys
 
 from evervec.errors import Permanent
 from evervec.text.parse import markup
@@ -10,13 +9,14 @@ from evervec.text.parse.decode import decode
 from evervec.text.parse.parsed import Parsed
 
 _SEPARATORS = ",;\t|"
+_CELL_MOST = 2**31 - 1
 _LOOK = 20
 """Lines that decide about the separator."""
 
 
 def parse_csv(name: str, data: bytes) -> Parsed:
     text = decode(name, data)
-    csv.field_size_limit(sys.maxsize)
+    csv.field_size_limit(_CELL_MOST)
     rows = csv.reader(io.StringIO(text), delimiter=_separator(text))
     try:
         return Parsed("\n".join(markup.table(rows, level=1)), "markdown")
