@@ -100,6 +100,13 @@ def connecting_past_python(name: str, data: bytes) -> Parsed:
     return Parsed(str(LIBC.connect(handle, address, len(address))), "plain")
 
 
+def calling(name: str, data: bytes) -> Parsed:
+    """Ask for a socket of local services, and for another program, past Python."""
+    arguments = (ctypes.c_char_p * 2)(b"true", None)
+    answers = [LIBC.socket(1, 1, 0), LIBC.execv(b"/bin/true", arguments)]
+    return Parsed(str(answers), "plain")
+
+
 def writing(name: str, data: bytes) -> Parsed:
     Path(data.decode()).write_text("x")
     return Parsed("", "plain")
@@ -120,6 +127,14 @@ PARSERS = {
     f".{parser.__name__}": parser
     for parser in (
         *(spin, wait, eat, crash, leave, end, flood, raising, refusing, babbling, printing, lying),
-        *(asking, connecting, connecting_past_python, writing, writing_past_python, starting),
+        *(
+            asking,
+            calling,
+            connecting,
+            connecting_past_python,
+            writing,
+            writing_past_python,
+            starting,
+        ),
     )
 }

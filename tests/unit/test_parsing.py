@@ -1,6 +1,7 @@
 """The process that parses: a file that kills it fails alone, and nothing that it says is trusted."""
 
 import os
+import platform
 import socket
 import struct
 import sys
@@ -149,6 +150,15 @@ def test_a_process_that_does_not_start_says_why():
         parsers.close()
 
 
+def test_an_interpreter_that_is_not_there_is_said(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    parsers = ParserProcess()
+
+    with pytest.raises(Transient, match=r"does not start: .*No such file"):
+        parsers.parse("a.html", b"")
+    parsers.close()
+
+
 FRAME = struct.Struct(">QQ")
 
 
@@ -193,8 +203,16 @@ def test_there_is_no_network(parsers):
         port = str(server.getsockname()[1]).encode()
 
         assert "may not do this: socket" in refusal(parsers, "a.connecting", port)
-        if parsers.protection()["network"] == "none":
+        if parsers.protection()["network"].startswith("none"):
             assert parsers.parse("a.connecting_past_python", port).text == "-1"
+
+
+def test_the_system_itself_refuses_sockets_and_programs(parsers):
+    """Where the kernel can filter calls: on Linux, on the usual machines."""
+    if parsers.protection()["network"] == "none":
+        assert parsers.parse("a.calling", b"").text == "[-1, -1]"
+    else:
+        assert platform.machine() not in {"x86_64", "aarch64"} or sys.platform != "linux"
 
 
 def test_no_file_is_written_and_no_process_started(parsers, tmp_path):

@@ -12,7 +12,7 @@ class Limits:
     memory_bytes: int = 2_000_000_000
     """Of address space, the interpreter's own included."""
     processor_seconds: int = 60
-    seconds: float = 120.0
+    seconds: float = 300.0
     """By the clock on the wall."""
     text_chars_max: int = TEXT_CHARS_MAX
     files_max: int = 1000

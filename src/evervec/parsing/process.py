@@ -142,6 +142,14 @@ _LEAVE_OUT = "leave it out in .evervecignore, or mend it; it is tried again when
 _SPLIT = "split it, convert it to text, or leave it out in .evervecignore"
 
 
+def _unstarted(why: str) -> Transient:
+    return Transient(
+        f"the process that parses files does not start: {why}",
+        after=10.0,
+        hint="run `evervec doctor`; if it stays so, install this program anew",
+    )
+
+
 class _Child:
     """One such process, from its start to its end."""
 
@@ -156,15 +164,19 @@ class _Child:
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         # Until it has given up writing, it may say why it does not start.
         self._complaint: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `end`
-        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own program
-            [sys.executable, "-I", "-B", "-c", _START, json.dumps(options)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._complaint,
-            env=inherited,
-            # Ctrl-C is for us: we end it ourselves.
-            start_new_session=True,
-        )
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own program
+                [sys.executable, "-I", "-B", "-c", _START, json.dumps(options)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._complaint,
+                env=inherited,
+                # Ctrl-C is for us: we end it ourselves.
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._complaint.close()
+            raise _unstarted(str(error)) from error
         watch = threading.Thread(target=self._watch, name="evervec-parsers", daemon=True)
         watch.start()
         try:
@@ -172,11 +184,7 @@ class _Child:
         except (_Gone, frames.Nonsense) as error:
             told = self._complained() or str(error)
             self.end()
-            raise Transient(
-                f"the process that parses files does not start: {told}",
-                after=10.0,
-                hint="run `evervec doctor`; if it stays so, install this program anew",
-            ) from error
+            raise _unstarted(told) from error
 
     def ask(self, name: str, data: bytes) -> tuple[Mapping[str, Any], bytes]:
         answer = self._exchange((name.encode("utf-8", "surrogatepass"), data), self._limits.seconds)
