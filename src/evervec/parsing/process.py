@@ -88,7 +88,9 @@ class ParserProcess:
     def _started(self) -> "_Child":
         if self._closed:
             raise Transient("the parsers were stopped meanwhile")
-        if self._child is not None and self._child.served >= self.limits.files_max:
+        child = self._child
+        # One whose time ran out just as it answered is dead, and the next file is not to blame.
+        if child is not None and (child.expired or child.served >= self.limits.files_max):
             self._stop()
         if self._child is None:
             self._child = _Child(self.limits, self._also)
@@ -158,7 +160,8 @@ class _Child:
         self.served = 0
         self._until: float | None = None
         """When what is under way has taken too long."""
-        self._expired = False
+        self.expired = False
+        self._clocked = threading.Lock()
         self._over = threading.Event()
         options = {**asdict(limits), "also": also, "path": [path for path in sys.path if path]}
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
@@ -194,7 +197,8 @@ class _Child:
     def _exchange(
         self, request: tuple[bytes, bytes] | None, seconds: float
     ) -> tuple[Mapping[str, Any], bytes]:
-        self._until = time.monotonic() + seconds
+        with self._clocked:
+            self._until = time.monotonic() + seconds
         try:
             with suppress(BrokenPipeError):
                 if request is not None and self._process.stdin is not None:
@@ -207,19 +211,20 @@ class _Child:
                     second_max=4 * self._limits.text_chars_max,
                 )
         finally:
-            self._until = None
+            with self._clocked:
+                self._until = None
         if frame is None:
-            raise _Gone(self._ended(), expired=self._expired)
+            raise _Gone(self._ended(), expired=self.expired)
         return frames.told(frame[0]), frame[1]
 
     def _watch(self) -> None:
         # One thread for all files: one for each would cost as much as a small file does.
         while not self._over.wait(min(1.0, self._limits.seconds / 8)):
-            until = self._until
-            if until is not None and time.monotonic() > until:
-                self._expired = True
-                self._process.kill()
-                return
+            with self._clocked:
+                if self._until is not None and time.monotonic() > self._until:
+                    self.expired = True
+                    self._process.kill()
+                    return
 
     def _ended(self) -> str:
         try:
