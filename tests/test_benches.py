@@ -20,6 +20,7 @@ TINY = {
     "memory": ["--small", "20", "--large", "60"],
     "model": ["64", "--passes", "1"],
     "noop": ["--files", "100", "--repeats", "1"],
+    "parsing": ["40", "--passes", "1"],
     "queueing": ["--large", "4000"],
     "search": ["--rows", "500", "--rounds", "2"],
     "sync_real": ["--texts", "120"],

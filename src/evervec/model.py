@@ -184,6 +184,8 @@ class Document:
     fields: Mapping[str, Any]
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Scalars that search can filter on and hits carry."""
+    pages: tuple[int, ...] = ()
+    """Where in the field `text` each page, slide or sheet begins, if it has any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +221,7 @@ class Chunk:
     heading: str = ""
     """The path of headings above it, `Guide > Install`; part of what is embedded."""
     page: int | None = None
+    """The page, slide or sheet on which it begins; the first is 1."""
 
     @property
     def embedded(self) -> str:
@@ -306,6 +309,8 @@ class Hit:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     fresh: bool = True
     """False: a newer revision of this document is on its way."""
+    page: int | None = None
+    """The page, slide or sheet on which it begins; the first is 1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from evervec.model import Document, Piece
+from evervec.model import Chunk, Document, Piece
 from evervec.text.chunk import ChunkRecipe, chunk
 from evervec.text.digest import text_digest
 from evervec.text.normalise import normalise
@@ -40,7 +41,7 @@ class Recipe:
     normalised: bool = False
     metadata: tuple[str, ...] = ()
     kind: str = "auto"
-    """`markdown`, `plain`, or `auto`: what the source says, else plain."""
+    """`markdown`, `code`, `plain`, or `auto`: what the source says, else plain."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -70,10 +71,9 @@ class Recipe:
     def prepare(self, document: Document, tokens: Tokens) -> Prepared:
         """Render, digest and cut *document*. Pure, and CPU-bound: call it off the event loop."""
         text, digest, metadata = self.rendered(document)
-        kind = str(document.fields.get("kind", "plain")) if self.kind == "auto" else self.kind
+        parts = chunk(text, kind=self._kind(document), tokens=tokens, recipe=self.chunking)
         pieces = tuple(
-            Piece(part, text_digest(part.embedded))
-            for part in chunk(text, kind=kind, tokens=tokens, recipe=self.chunking)
+            Piece(part, text_digest(part.embedded)) for part in _paged(parts, text, document)
         )
         return Prepared(digest, pieces, metadata)
 
@@ -93,7 +93,21 @@ class Recipe:
         digest.update(text.encode())
         digest.update(b"\0")
         digest.update(json.dumps(metadata, sort_keys=True, default=str).encode())
+        # The same text may be cut otherwise, or fall on other pages.
+        digest.update(json.dumps([self._kind(document), document.pages]).encode())
         return text, digest.digest(), metadata
+
+    def _kind(self, document: Document) -> str:
+        return str(document.fields.get("kind", "plain")) if self.kind == "auto" else self.kind
+
+
+def _paged(parts: Iterable[Chunk], text: str, document: Document) -> Iterator[Chunk]:
+    """Say of each part of *text* on which page it begins, where the template left pages whole."""
+    at = text.find(str(document.fields.get("text", ""))) if document.pages else -1
+    for part in parts:
+        # What a template puts before the text goes with its first page.
+        page = bisect_right(document.pages, max(part.start - at, 0)) if at >= 0 else 0
+        yield replace(part, page=page) if page else part
 
 
 def _scalar(value: Any) -> Any:

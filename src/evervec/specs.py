@@ -28,6 +28,7 @@ class Folder:
     path: str
     patterns: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    file_bytes_max: int | None = None
 
 
 Spec: TypeAlias = Table | Folder
@@ -50,15 +51,34 @@ def table(
     return Table(_absolute(path), name, columns, where, into)
 
 
-def folder(path: str | Path, *, patterns: Sequence[str] = (), ignore: Sequence[str] = ()) -> Folder:
-    """Name a folder; *patterns* choose its files (`*.md`), *ignore* rules are those of git."""
-    return Folder(_absolute(path), tuple(patterns), tuple(ignore))
+def folder(
+    path: str | Path,
+    *,
+    patterns: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    file_bytes_max: int | None = None,
+) -> Folder:
+    """Name a folder; *patterns* choose its files (`*.md`), *ignore* rules are those of git.
+
+    A file of more than *file_bytes_max* bytes (200 million, if nothing is said) is refused unread.
+    """
+    if file_bytes_max is not None and file_bytes_max < 1:
+        raise ConfigError(
+            f"file_bytes_max is {file_bytes_max!r}, and every file has more bytes",
+            hint="give the size of the largest file that is to be read, or leave it out",
+        )
+    return Folder(_absolute(path), tuple(patterns), tuple(ignore), file_bytes_max)
 
 
 def to_json(spec: Spec) -> dict[str, Any]:
     written = {"kind": type(spec).__name__.lower(), **asdict(spec)}
-    # Collections that were registered before there was a column to write into stay equal.
-    return {name: value for name, value in written.items() if (name, value) != ("into", None)}
+    # Collections that were registered before there was such a choice stay equal.
+    return {
+        name: value for name, value in written.items() if name not in _LATER or value is not None
+    }
+
+
+_LATER = frozenset({"into", "file_bytes_max"})
 
 
 def from_json(written: Mapping[str, Any]) -> Spec:
@@ -68,7 +88,8 @@ def from_json(written: Mapping[str, Any]) -> Spec:
             name, key = str(written["name"]), tuple(written["key"])
             return Table(path, name, key, written["where"], written.get("into"))
         case "folder":
-            return Folder(path, tuple(written["patterns"]), tuple(written["ignore"]))
+            patterns, ignore = tuple(written["patterns"]), tuple(written["ignore"])
+            return Folder(path, patterns, ignore, written.get("file_bytes_max"))
         case kind:
             raise ConfigError(
                 f"a source of kind {kind!r} is registered, which this program does not know",
@@ -112,10 +133,14 @@ def open_source(
             spec.into,
         )
         return TableSource(columns, token=token, notebook=notebook, watched=watched)
-    from evervec.sources.files import PATTERNS, FolderSource
+    from evervec.sources.files import FILE_BYTES_MAX, PATTERNS, FolderSource
 
     return FolderSource(
-        spec.path, patterns=spec.patterns or PATTERNS, ignore=spec.ignore, notebook=notebook
+        spec.path,
+        patterns=spec.patterns or PATTERNS,
+        ignore=spec.ignore,
+        notebook=notebook,
+        file_bytes_max=spec.file_bytes_max or FILE_BYTES_MAX,
     )
 
 

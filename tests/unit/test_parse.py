@@ -50,7 +50,8 @@ def test_line_ends_become_newlines():
         ("A.MARKDOWN", "markdown"),
         ("a.txt", "plain"),
         ("Makefile", "plain"),
-        ("a.py", "plain"),
+        ("a.py", "code"),
+        ("a.YML", "code"),
         ("a.htm", "markdown"),
     ],
 )

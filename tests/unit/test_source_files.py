@@ -14,6 +14,7 @@ import pytest
 
 from evervec.errors import ConfigError, Permanent, SourceError, Transient
 from evervec.model import Captured, Id, Lane, decode_id, encode_id
+from evervec.parsing import Limits, ParserProcess
 from evervec.sources.files import FolderSource, watcher
 from evervec.sources.files.ignore import Rules, parse_rules
 from evervec.sources.files.tree import signature_of
@@ -800,3 +801,30 @@ async def test_unchanged_files_are_compared_without_being_read(root, notes, monk
     assert await source.changes(1000) is None
     assert time.monotonic() - began < 1
     await source.close()
+
+
+async def test_a_file_that_kills_its_parser_does_not_touch_its_mates(root, notes):
+    for name in ("a.html", "b.crash", "c.spin", "d.html"):
+        write(root / name)
+    limits = Limits(processor_seconds=1)
+    parsers = ParserProcess(limits, also="tests.unit.killers")
+    ids = [encode_id(name) for name in ("a.html", "b.crash", "c.spin", "d.html")]
+    async with opened(root, notes, patterns=["*"], parsers=parsers) as source:
+        reading = await source.read(ids)
+
+    assert list(reading.documents) == [ids[0], ids[3]]
+    assert "'b.crash' brought its parser down" in str(reading.broken[ids[1]])
+    assert "'c.spin' took more than 1 seconds" in str(reading.broken[ids[2]])
+
+
+async def test_a_file_of_two_gigabytes_is_refused_by_its_size_before_it_is_read(root, notes):
+    path = write(root / "large.pdf")
+    os.truncate(path, 2_000_000_000)
+    began = time.monotonic()
+    async with opened(root, notes) as source:
+        reading = await source.read([encode_id("large.pdf")])
+
+    (reason,) = reading.broken.values()
+    assert "more than 200,000,000 bytes" in str(reason)
+    assert "file_bytes_max" in str(reason)
+    assert time.monotonic() - began < 5

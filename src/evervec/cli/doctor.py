@@ -12,6 +12,7 @@ import apsw
 from evervec.app import App
 from evervec.cli.opening import looking, run, say, say_json
 from evervec.errors import EvervecError
+from evervec.parsing import ParserProcess
 from evervec.sqlite.database import OLDEST_SQLITE
 
 FREE_BYTES = 1_000_000_000
@@ -33,7 +34,7 @@ def doctor(asked: argparse.Namespace) -> int:
 
 
 async def _doctor(asked: argparse.Namespace) -> int:
-    findings = [_sqlite(), _disk(), _watching()]
+    findings = [_sqlite(), _disk(), _watching(), _parsers()]
     try:
         async with looking(asked) as app:
             findings += [finding async for finding in _state(app)]
@@ -85,6 +86,20 @@ def _watching() -> Finding:
         most >= INOTIFY_LEAST,
         f"file watching: {most:,} watches allowed",
         "raise it: sysctl fs.inotify.max_user_watches=524288",
+    )
+
+
+def _parsers() -> Finding:
+    parsers = ParserProcess()
+    try:
+        told = parsers.protection()
+    except EvervecError as error:
+        return _trouble("parsers", error)
+    finally:
+        parsers.close()
+    return Finding(
+        fine=True,
+        what=f"parsers: in a process of their own, network {told['network']}, memory {told['memory']}",
     )
 
 

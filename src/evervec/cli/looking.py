@@ -48,8 +48,9 @@ async def _search(asked: argparse.Namespace) -> int:
         say("Nothing found.")
     for hit in hits:
         stale = "" if hit.fresh else "  (a newer text is on its way)"
+        page = f", page {hit.page}" if hit.page else ""
         heading = f"  {hit.heading}" if hit.heading else ""
-        say(f"{hit.score:.3f}  {hit.collection}  {_id(hit)}{heading}{stale}")
+        say(f"{hit.score:.3f}  {hit.collection}  {_id(hit)}{page}{heading}{stale}")
         say(f"       {_excerpt(hit.text)}")
     return 0
 
@@ -210,6 +211,7 @@ def _hit(hit: Hit) -> dict[str, Any]:
         "end": hit.end,
         "fresh": hit.fresh,
         "heading": hit.heading,
+        "page": hit.page,
         "metadata": dict(hit.metadata),
     }
 

@@ -16,6 +16,7 @@ from itertools import pairwise
 from evervec.model import Chunk
 from evervec.text.blocks import Block, Kind, plain_blocks
 from evervec.text.boundaries import WITHIN, Level, items, rows
+from evervec.text.code import code_blocks
 from evervec.text.costs import Costs, Headings, TokenEnds
 from evervec.text.cutting import ALGORITHM, ChunkRecipe
 from evervec.text.markdown import markdown_blocks
@@ -24,6 +25,7 @@ from evervec.text.sections import Section, batches
 
 __all__ = ["ALGORITHM", "ChunkRecipe", "TokenEnds", "chunk"]
 
+_BLOCKS = {"markdown": markdown_blocks, "code": code_blocks}
 _SPACE = re.compile(r"\s+")
 _SLACK = 4
 """Some tokenizers count a part by itself a little higher than within the whole."""
@@ -32,10 +34,10 @@ _SLACK = 4
 def chunk(text: str, *, kind: str, tokens: TokenEnds, recipe: ChunkRecipe) -> Iterator[Chunk]:
     """Yield the chunks of *text* in order; none of them blank, none above the recipe's limit.
 
-    *kind* is `markdown`; anything else is plain. Together the chunks hold all of *text* but
-    whitespace.
+    *kind* is `markdown` or `code`; anything else is plain. Together the chunks hold all of *text*
+    but whitespace.
     """
-    blocks = markdown_blocks(text) if kind == "markdown" else plain_blocks(text)
+    blocks = _BLOCKS.get(kind, plain_blocks)(text)
     for sections in batches(text, blocks):
         start, end = sections[0].start, sections[-1].end
         if text[start:end].isspace():

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from evervec.errors import EvervecError, Permanent, Transient
 from evervec.model import Document, Id, Reading
 from evervec.sources.files.tree import GONE, READING, Tree, path_of, split
+from evervec.text.parse import Parser
 
 if TYPE_CHECKING:
     from evervec.sources.files.ignore import Rules
-    from evervec.text.parse import Parsed
 
 TRIES = 5
 PAUSE = 0.02
@@ -23,7 +23,7 @@ SETTLED = 100_000_000
 """An empty file younger than this (ns) was probably just truncated by who is about to write it."""
 
 
-def read_documents(tree: Tree, ids: Sequence[Id], *, bytes_max: int) -> Reading:
+def read_documents(tree: Tree, ids: Sequence[Id], *, bytes_max: int, parse: Parser) -> Reading:
     """Read each of *ids* that belongs to *tree*; one that cannot be read does not touch its mates."""
     documents: dict[Id, Document] = {}
     broken: dict[Id, Exception] = {}
@@ -39,7 +39,9 @@ def read_documents(tree: Tree, ids: Sequence[Id], *, bytes_max: int) -> Reading:
         if rules is None or not tree.holds(rules, path):
             continue
         try:
-            found = read_document(document, path, tree.absolute(path), bytes_max=bytes_max)
+            found = read_document(
+                document, path, tree.absolute(path), bytes_max=bytes_max, parse=parse
+            )
         except EvervecError as error:
             broken[document] = error
             continue
@@ -48,7 +50,9 @@ def read_documents(tree: Tree, ids: Sequence[Id], *, bytes_max: int) -> Reading:
     return Reading(0, documents, broken)
 
 
-def read_document(document: Id, path: str, where: str, *, bytes_max: int) -> Document | None:
+def read_document(
+    document: Id, path: str, where: str, *, bytes_max: int, parse: Parser
+) -> Document | None:
     """Read the file at *where* as the document *path*; None if no regular file is there.
 
     Raises Permanent or Transient if it is there and cannot be read.
@@ -63,16 +67,16 @@ def read_document(document: Id, path: str, where: str, *, bytes_max: int) -> Doc
     if found is None:
         return None
     data, status = found
-    return _document(document, shown, data, status)
+    return _document(document, shown, data, status, parse)
 
 
-def _document(document: Id, path: str, data: bytes, status: os.stat_result) -> Document:
-    from evervec.text.parse import parse
-
+def _document(
+    document: Id, path: str, data: bytes, status: os.stat_result, parse: Parser
+) -> Document:
     folder, name = split(path)
     named = Path(name)
     try:
-        parsed: Parsed = parse(name, data)
+        parsed = parse(name, data)
     except EvervecError as error:
         raise _named(error, path) from error
     except Exception as error:
@@ -99,6 +103,7 @@ def _document(document: Id, path: str, data: bytes, status: os.stat_result) -> D
             "kind": parsed.kind,
         },
         {**known, **own},
+        parsed.pages,
     )
 
 
@@ -167,7 +172,7 @@ def _refuse_large(size: int, path: str, bytes_max: int) -> None:
     if size > bytes_max:
         raise Permanent(
             f"the file {path!r} has more than {bytes_max:,} bytes",
-            hint="raise file_bytes_max, split the file, or leave it out in .evervecignore",
+            hint="raise it (evervec.folder(…, file_bytes_max=…)), split the file, or leave it out in .evervecignore",
         )
 
 

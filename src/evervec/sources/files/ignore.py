@@ -2,8 +2,8 @@
 
 The rules are git's: the last rule that matches decides, a rule of an inner folder goes before one
 of an outer folder, and nothing inside an excluded folder can be brought back. On top of them
-stand the names that are left out everywhere (hidden ones, `node_modules`, `__pycache__`, our own
-state). A `!rule` of `.gitignore` does not bring those back, because `!*/` is common there and
+stand the names that are left out everywhere (hidden ones, `node_modules`, `__pycache__`, what
+programs write for programs, our own state). A `!rule` of `.gitignore` does not bring those back, because `!*/` is common there and
 means no `.venv`; a `!rule` of `.evervecignore` or of the settings does, except for `.git` and the
 state.
 """
@@ -34,7 +34,9 @@ _CLASSES = {
     "xdigit": "0-9A-Fa-f",
 }
 
-NAMES = frozenset({"node_modules", "__pycache__"})
+NAMES = frozenset({"node_modules", "__pycache__", "package-lock.json"})
+MADE = (".min.js", ".min.css")
+"""What programs write for programs; nobody searches it."""
 STATE = "evervec.db"
 
 
@@ -45,7 +47,7 @@ def is_never(name: str) -> bool:
 
 def is_left_out(name: str) -> bool:
     """Tell whether *name* is left out unless a rule of ours brings it back."""
-    return name.startswith(".") or name in NAMES
+    return name.startswith(".") or name in NAMES or name.endswith(MADE)
 
 
 @dataclass(frozen=True, slots=True)

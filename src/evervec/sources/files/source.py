@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from evervec.clock import SYSTEM, Clock
 from evervec.errors import SourceError
 from evervec.model import Captured, Id, Lane, Reading
+from evervec.parsing import ParserProcess
 from evervec.ports import Notebook
 from evervec.sources.files.content import read_documents
 from evervec.sources.files.known import BYTES, FILE, Known, Signed, oldest
@@ -60,6 +61,7 @@ class FolderSource:
         file_bytes_max: int = FILE_BYTES_MAX,
         walk_every: float = WALK_EVERY,
         clock: Clock = SYSTEM,
+        parsers: ParserProcess | None = None,
     ) -> None:
         self.root = os.path.abspath(root)  # noqa: PTH100 - Path.resolve would follow links
         self._notebook = notebook
@@ -68,6 +70,7 @@ class FolderSource:
         self._bytes_max = file_bytes_max
         self._walk_every = walk_every
         self._clock = clock
+        self._parsers = parsers or ParserProcess()
         self._closed = False
         self._tree: Tree | None = None
         self._known: Known | None = None
@@ -151,7 +154,8 @@ class FolderSource:
         """Read files as they are now. One that is left out by a rule does not exist."""
         tree = await self._prepare()
         reading = await self._on(
-            self._reader, lambda: read_documents(tree, ids, bytes_max=self._bytes_max)
+            self._reader,
+            lambda: read_documents(tree, ids, bytes_max=self._bytes_max, parse=self._parsers.parse),
         )
         if len(reading.documents) + len(reading.broken) < len(set(ids)):
             # Nothing may be taken for deleted because its disk is gone.
@@ -184,6 +188,7 @@ class FolderSource:
         def end() -> None:
             if self._watcher is not None:
                 self._watcher.close()
+            self._parsers.close()
             self._walker.shutdown()
             self._reader.shutdown()
 

@@ -29,8 +29,10 @@ from evervec.sources.files.ignore import (
     parse_rule,
     parse_rules,
 )
+from evervec.text.parse import PARSERS
 
-PATTERNS = ("*.md", "*.markdown", "*.txt", "*.text", "*.rst", "*.html", "*.htm")
+PATTERNS = tuple(f"*{suffix}" for suffix in PARSERS)
+"""Every format that can be read."""
 
 GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 """What the system says of a file that does not exist, or of a link that leads nowhere."""
@@ -43,6 +45,7 @@ READING = (
 )
 """How files that may be anything are opened."""
 
+_SUFFIX = re.compile(r"\*\.[\w.-]+")
 _SIGNATURE = struct.Struct("<?Qqqq")
 
 # Kernels stamp files with a coarse clock (up to 10 ms); file systems that keep whole seconds do so
@@ -141,7 +144,9 @@ class Tree:
     ) -> None:
         self.root = root
         self.only = only
-        self._patterns = _any_of(patterns)
+        simple = [pattern for pattern in patterns if _SUFFIX.fullmatch(pattern)]
+        self._suffixes = tuple(pattern[1:].lower() for pattern in simple)
+        self._patterns = _any_of([pattern for pattern in patterns if pattern not in simple])
         self._settings = tuple(rule for line in ignore if (rule := parse_rule(line, ours=True)))
 
     def absolute(self, path: str) -> str:
@@ -151,7 +156,8 @@ class Tree:
         """Tell whether a file at *path* is of a wanted kind, by its name alone."""
         if self.only is not None:
             return path == self.only
-        return self._patterns.fullmatch(path) is not None
+        # One look for all the formats: a walk asks this of every file.
+        return path.lower().endswith(self._suffixes) or self._patterns.fullmatch(path) is not None
 
     def rules_of(self, folder: str) -> Rules | None:
         """Return the rules that hold in *folder*, or None if it does not belong to the tree."""

@@ -300,7 +300,7 @@ class _Search:
         }
         hits = []
         for place, score in ranking:
-            id_, text, first, last, heading, metadata = rows[place.chunk]
+            id_, text, first, last, page, heading, metadata = rows[place.chunk]
             hits.append(
                 Hit(
                     collection=place.collection,
@@ -311,6 +311,7 @@ class _Search:
                     end=last,
                     heading=heading,
                     metadata=unpack(metadata),
+                    page=page,
                 )
             )
         return hits

@@ -53,7 +53,7 @@ where c.chunk in (select value from carray(:chunks))
   and d.deleted = 0
 
 -- name: hits
-select c.chunk, d.id, c.text, c.first, c.last, c.heading, d.metadata
+select c.chunk, d.id, c.text, c.first, c.last, c.page, c.heading, d.metadata
 from store_chunk as c
 join store_document as d on d.document = c.document
 where c.chunk in (select value from carray(:chunks))

@@ -1,23 +1,30 @@
 """Files to text. One entry in `PARSERS` is all that a format needs."""
 
+import re
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import PurePath
 from types import MappingProxyType
+from typing import TypeAlias
 
 from evervec.errors import Permanent
 from evervec.text.parse.decode import decode
 from evervec.text.parse.parsed import Parsed
 
-__all__ = ["PARSERS", "Parsed", "parse"]
+__all__ = ["IN_PLACE", "PARSERS", "Parsed", "Parser", "parse", "suffix_of"]
+
+Parser: TypeAlias = Callable[[str, bytes], Parsed]
 
 
-def parse(name: str, data: bytes) -> Parsed:
+def parse(name: str, data: bytes, *, also: Mapping[str, Parser] = MappingProxyType({})) -> Parsed:
     """Return the text of the file *name*; Permanent if it holds none that we can read.
 
-    Pure: no I/O, and nothing but Parsed or Permanent comes of any bytes.
+    Pure: no I/O, and nothing but Parsed or Permanent comes of any bytes. Of files that strangers
+    wrote, `evervec.parsing` reads those with a structure in a process of its own. *also* holds
+    parsers that go before ours.
     """
-    suffix = PurePath(name).suffix.lower()
-    parser = PARSERS.get(suffix)
+    suffix = suffix_of(name)
+    parser = also.get(suffix) or PARSERS.get(suffix)
     if parser is not None:
         return parser(name, data)
     for magic, what in _MAGIC.items():
@@ -29,12 +36,20 @@ def parse(name: str, data: bytes) -> Parsed:
     return _plain(name, data)
 
 
+def suffix_of(name: str) -> str:
+    return PurePath(name).suffix.lower()
+
+
 def _plain(name: str, data: bytes) -> Parsed:
     return Parsed(decode(name, data), "plain")
 
 
 def _markdown(name: str, data: bytes) -> Parsed:
     return Parsed(decode(name, data), "markdown")
+
+
+def _code(name: str, data: bytes) -> Parsed:
+    return Parsed(decode(name, data), "code")
 
 
 def _html(name: str, data: bytes) -> Parsed:
@@ -45,19 +60,63 @@ def _html(name: str, data: bytes) -> Parsed:
     return Parsed(text, "markdown", metadata)
 
 
-PARSERS: Mapping[str, Callable[[str, bytes], Parsed]] = MappingProxyType(
+def _later(module: str, function: str) -> Parser:
+    """Name a parser that is imported when the first file needs it."""
+
+    def parser(name: str, data: bytes) -> Parsed:
+        loaded = import_module(f"evervec.text.parse.{module}")
+        parsed: Parsed = getattr(loaded, function)(name, data)
+        return parsed
+
+    return parser
+
+
+_rst = _later("rst", "parse_rst")
+_CODE = frozenset(
+    f".{ending}"
+    for ending in re.findall(
+        r"\w+",
+        """
+        bash c cc cfg clj conf cpp cs css cxx dart ex exs fs go gradle graphql h hpp hs hxx ini java
+        jl js jsx kt kts less lua m mjs ml nix php pl pm proto ps1 py pyi r rb rs sass scala scss sh
+        sql svelte swift tf toml ts tsx vue yaml yml zig zsh
+        """,
+    )
+)
+
+PARSERS: Mapping[str, Parser] = MappingProxyType(
     {
         ".md": _markdown,
         ".markdown": _markdown,
         ".mdx": _markdown,
         ".txt": _plain,
         ".text": _plain,
+        ".rst": _rst,
+        ".rest": _rst,
         ".html": _html,
         ".htm": _html,
         ".xhtml": _html,
+        ".csv": _later("tables", "parse_csv"),
+        ".tsv": _later("tables", "parse_csv"),
+        ".json": _later("records", "parse_json"),
+        ".jsonl": _later("records", "parse_json_lines"),
+        ".ndjson": _later("records", "parse_json_lines"),
+        ".ipynb": _later("notebook", "parse_notebook"),
+        ".eml": _later("mail", "parse_mail"),
+        ".pdf": _later("pdf", "parse_pdf"),
+        ".docx": _later("docx", "parse_docx"),
+        ".docm": _later("docx", "parse_docx"),
+        ".pptx": _later("pptx", "parse_pptx"),
+        ".pptm": _later("pptx", "parse_pptx"),
+        ".xlsx": _later("xlsx", "parse_xlsx"),
+        ".xlsm": _later("xlsx", "parse_xlsx"),
     }
+    | dict.fromkeys(sorted(_CODE), _code)
 )
 """By suffix. A file of another suffix is read as plain text if it is text."""
+
+IN_PLACE = frozenset([".md", ".markdown", ".mdx", ".txt", ".text"]) | _CODE
+"""What needs no process of its own: nothing is taken apart, the text is only decoded."""
 
 _MAGIC = {
     b"%PDF-": "a PDF document",

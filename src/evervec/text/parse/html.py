@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from evervec.text.parse.markup import fenced
+
 _DROPPED = frozenset(
     [
         "script",
@@ -64,7 +66,6 @@ _BLOCKS = frozenset(
 _HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
 _SPACE = re.compile(r"[ \t\n\f\r]+")
 _LINES = re.compile(r"(?:[ \t]*\n){2,}")
-_TICKS = re.compile(r"`{3,}")
 _DEPTH_MOST = 12
 """Deeper lists are indented no further."""
 
@@ -219,8 +220,4 @@ class _Writer:
             self._pieces.append(text)
 
     def _fence(self, code: str) -> None:
-        code = code.strip("\n")
-        if code.strip():
-            longest = max((len(ticks) for ticks in _TICKS.findall(code)), default=2)
-            marks = "`" * (longest + 1)
-            self._pieces.append(f"\n\n{marks}\n{code}\n{marks}\n\n")
+        self._pieces.append(f"\n\n{fence}\n\n" if (fence := fenced(code)) else "")
