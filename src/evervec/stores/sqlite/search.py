@@ -40,13 +40,12 @@ from evervec.stores.sqlite.index import (
 from evervec.stores.sqlite.lexical import best_matches
 from evervec.stores.sqlite.ranking import Place, Ranking, Target, best_of_each, ordered
 from evervec.stores.sqlite.rows import plain, unpack
+from evervec.stores.sqlite.scan import Scan
 from evervec.stores.sqlite.words import words_of
 
 K_MAX = 1000
 FUSED_MIN = 100
 """How deep each ranking is read before fusion, at least."""
-NEAR = 1e-5
-"""More than float32 sums of one product can differ by; who is nearer than this is measured again."""
 RETRIES = 5
 
 
@@ -161,8 +160,8 @@ class _Search:
         self._query = query
         self._view = view
         self._targets = self._look()
-        # One product answers however deep the ranking is read.
-        self._scored: dict[int, tuple[NDArray[np.int64] | None, NDArray[np.float32]]] = {}
+        # One scan answers however deep the ranking is read.
+        self._scans: dict[int, Scan] = {}
 
     def answer(self, vector: NDArray[np.float64] | None, words: list[str]) -> list[Hit]:
         query = self._query
@@ -238,20 +237,19 @@ class _Search:
                 f"{target.scope.collection!r} have {view.matrix.shape[1]}",
                 hint="embed the query with the collection's own model",
             )
-        if target.row.number not in self._scored:
-            self._scored[target.row.number] = _scores(view, vector, target.allowed)
-        rows, scores = self._scored[target.row.number]
+        scan = self._scans.get(target.row.number)
+        if scan is None:
+            scan = self._scans[target.row.number] = Scan(view, vector, target.allowed)
         dead: set[int] = set()
         while True:
-            near = _top(scores, depth)
-            at = near if rows is None else rows[near]
+            at = scan.nearest(depth)
             chunks = view.chunks[at]
             places = self._places(target.scope, chunks, view.digests[at])
-            gone = near[[chunk not in places for chunk in chunks.tolist()]]
-            if len(gone) == 0:
+            gone = [chunk for chunk in chunks.tolist() if chunk not in places]
+            if not gone:
                 break
-            dead.update(chunk for chunk in chunks.tolist() if chunk not in places)
-            scores[gone] = -np.inf
+            dead.update(gone)
+            scan.drop(at[np.isin(chunks, gone)])
         if dead:
             index.bury(dead)
         exact = np.einsum("ij,j->i", view.matrix[at].astype(np.float64), vector)
@@ -336,29 +334,3 @@ def _checked(query: Query) -> NDArray[np.float64] | None:
     if not np.isfinite(length) or length == 0:
         raise ConfigError("the query's vector has no direction: it is zero, or not finite")
     return vector / length
-
-
-def _scores(
-    view: View, vector: NDArray[np.float64], allowed: Chunks | None
-) -> tuple[NDArray[np.int64] | None, NDArray[np.float32]]:
-    """Return candidate rows (None: all) and their products with the query; dead rows lose."""
-    query = vector.astype(np.float32)
-    if allowed is not None and len(allowed) * 4 < len(view.chunks):
-        rows = np.flatnonzero(np.isin(view.chunks, allowed))
-        scores = view.matrix[rows] @ query
-        scores[view.dead[rows]] = -np.inf
-        return rows, scores
-    scores = view.matrix @ query
-    if allowed is not None:
-        scores[~np.isin(view.chunks, allowed)] = -np.inf
-    if view.dead.any():
-        scores[view.dead] = -np.inf
-    return None, scores
-
-
-def _top(scores: NDArray[np.float32], depth: int) -> NDArray[np.int64]:
-    """Return where the *depth* greatest scores are, with all that might tie with the last."""
-    if len(scores) > depth:
-        last = np.partition(scores, len(scores) - depth)[len(scores) - depth]
-        return np.flatnonzero((scores >= last - NEAR) & (scores > -np.inf))
-    return np.flatnonzero(scores > -np.inf)
