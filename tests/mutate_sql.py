@@ -59,7 +59,7 @@ SUITES = (
             "tests/unit/test_lexical.py",
             "tests/unit/test_index.py",
         ),
-        "not TestFile and not any_order and not equals and (not test_index or swept_out)",
+        "not TestFile and not TestCoded and not any_order and not equals and (not test_index or swept_out)",
     ),
 )
 PRELOADED = (

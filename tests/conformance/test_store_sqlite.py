@@ -9,6 +9,7 @@ from evervec.model import Scope, Verdict
 from evervec.ports import Query, Store
 from evervec.sqlite.database import Database
 from evervec.stores.sqlite import SqliteStore, codes, index, scan
+from evervec.testing.search_suite import SearchSuite
 from evervec.testing.store_suite import (
     HOME,
     NEW,
@@ -26,7 +27,7 @@ from evervec.testing.store_suite import (
 )
 
 
-class TestFile(StoreSuite):
+class TestFile(StoreSuite, SearchSuite):
     @pytest.fixture
     async def store(self, clock: SetClock, tmp_path) -> AsyncIterator[Store]:
         database = Database(tmp_path / "state.db")
@@ -37,7 +38,7 @@ class TestFile(StoreSuite):
         await database.close()
 
 
-class TestMemory(StoreSuite):
+class TestMemory(StoreSuite, SearchSuite):
     @pytest.fixture
     async def store(self, clock: SetClock, request) -> AsyncIterator[Store]:
         database = Database(f"file:/store-{id(request)}?vfs=memdb")

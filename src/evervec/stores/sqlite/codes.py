@@ -1,6 +1,6 @@
 """Sign codes: a first, cheap look at every row of a large matrix.
 
-A row's code is the signs of its vector after one fixed random turn, in 64-bit words. Two vectors
+A row's code is the signs of its vector after one fixed random turn, in up to eight 64-bit words. Two vectors
 whose angle is a share p of a half turn differ in each bit with chance p, whatever they are. So
 the number of bits that differ says how near a row is, give or take `sqrt(bits * p * (1 - p))`, and
 from how near the answer is follows how far to read: see `reach`. A code of 384 numbers takes 48
@@ -18,7 +18,7 @@ import fcntl
 import math
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -33,14 +33,15 @@ LAYOUT = struct.Struct("<8s16sqq")
 """magic, generation, dimension, rows."""
 BLOCK_ROWS = 65_536
 BATCH_ROWS = 4096
-BITS_MIN = 256
-"""A shorter code says too little, however few numbers a vector has."""
+BITS_MIN, BITS_MAX = 256, 512
+"""A shorter code says too little, however few numbers a vector has; a longer one is slow to read."""
 CODES_FROM_ROWS = 200_000
 """Below this size the exact product is nearly as fast, and needs nothing beside it."""
 LAG_ROWS = 16_384
 """So many rows without a code are compared exactly in about a millisecond."""
 ENCODED_ROWS_MAX = 65_536
-"""What one search adds at most: the first ones after a large backfill share the work."""
+"""What one search adds at most, less of long vectors: the first ones after a backfill share the work."""
+ENCODED_AT_384 = 384 * 384
 DOUBT = 2.0
 """Standard deviations: the last wanted row is missed once in 44 times, a nearer one less often."""
 SAMPLED_ROWS = 64
@@ -54,15 +55,15 @@ Distances: TypeAlias = NDArray[np.uint16]
 
 
 def bits_of(dimension: int) -> int:
-    """Return how many bits a code has: whole words, no fewer than the vector has numbers."""
-    return max(BITS_MIN, -(-dimension // 64) * 64)
+    """Return how many bits a code has: whole words, about as many as the vector has numbers."""
+    return min(BITS_MAX, max(BITS_MIN, -(-dimension // 64) * 64))
 
 
 @lru_cache(maxsize=8)
 def _turn(dimension: int) -> NDArray[np.float32]:
     bits = bits_of(dimension)
-    square = np.random.default_rng(dimension).standard_normal((bits, bits))
-    return np.ascontiguousarray(np.linalg.qr(square)[0][:dimension], np.float32)
+    chance = np.random.default_rng(dimension).standard_normal((max(bits, dimension), bits))
+    return np.ascontiguousarray(np.linalg.qr(chance)[0][:dimension], np.float32)
 
 
 def encode(vectors: NDArray[np.float32]) -> NDArray[np.uint64]:
@@ -114,11 +115,18 @@ class CodesFile:
         self._generation = b""
         self._coded: Coded | None = None
 
-    def view(self, matrix: NDArray[np.float32], generation: bytes, safe: int) -> Coded | None:
+    def view(
+        self,
+        matrix: NDArray[np.float32],
+        generation: bytes,
+        safe: int,
+        newest: Callable[[], bytes],
+    ) -> Coded | None:
         """Return the codes there are for *matrix*, after adding some if many are lacking.
 
-        Only its first *safe* rows are on the disk. Where nothing can be written, or another process
-        is at it, what there is has to do.
+        Only its first *safe* rows are on the disk. None are added by who looks at a generation that
+        is not the *newest* any more. Where nothing can be written, or another process is at it,
+        what there is has to do.
         """
         if safe < CODES_FROM_ROWS:
             return None
@@ -127,9 +135,10 @@ class CodesFile:
             self._coded = self._mapped(matrix, safe)
         if safe - (self._coded.rows if self._coded else 0) >= LAG_ROWS:
             with contextlib.suppress(OSError), self._locked():
-                self._coded = self._mapped(matrix, safe)
-                self._add(matrix, safe)
-                self._coded = self._mapped(matrix, safe)
+                if newest() == generation:
+                    self._coded = self._mapped(matrix, safe)
+                    self._add(matrix, safe)
+                    self._coded = self._mapped(matrix, safe)
         return self._coded
 
     def forget(self) -> None:
@@ -180,7 +189,8 @@ class CodesFile:
             fresh = self._path.with_suffix(".codes-new")
             fresh.write_bytes(bytes(HEADER_BYTES))
             fresh.replace(self._path)
-        end = min(safe, first + ENCODED_ROWS_MAX)
+        most = ENCODED_ROWS_MAX * ENCODED_AT_384 // max(ENCODED_AT_384, dimension * words * 64)
+        end = min(safe, first + most)
         blocks = -(-end // BLOCK_ROWS)
         with self._path.open("r+b") as file:
             file.truncate(HEADER_BYTES + blocks * words * BLOCK_ROWS * 8)

@@ -171,7 +171,11 @@ class MatrixIndex:
         if header is None or header.rows == 0:
             return None
         # What is not on the disk yet may be other rows after a power cut, under the same name.
-        return self._codes.view(self._matrix, header.generation, header.synced)
+        return self._codes.view(self._matrix, header.generation, header.synced, self._newest)
+
+    def _newest(self) -> bytes:
+        header = self._told()
+        return header.generation if header else b""
 
     def _numbers(self) -> Chunks:
         return np.asarray(self._entries["chunk"], np.int64)
