@@ -83,6 +83,8 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("vectors", "digest in (select value from carray(:digests))"): "reads more rows, as above",
     ("chunks", "document in (select value from carray(:documents))"): "reads more rows, as above",
     ("chunks_of_vector", "vector = :vector"): "gives more chunks new numbers than need them",
+    ("matching", "d.collection = :collection"): "chunks of others are in no ranking of this one",
+    ("matching", "d.deleted = 0"): "a deleted document has no chunks",
 }
 """Mutants that change nothing that can be seen, each with the reason."""
 

@@ -172,6 +172,13 @@ def test_places_of_numbers_that_are_there_and_not():
     chunks = np.array([2, 4, 6, 8])
     assert rows_of(chunks, np.array([1, 2, 6, 7, 9])).tolist() == [0, 2]
     assert rows_of(chunks, np.array([], np.int64)).tolist() == []
+    assert rows_of(np.array([], np.int64), chunks).tolist() == []
+    wide = np.array([2, 4, 6, 8, 10_000])
+    assert rows_of(wide, np.array([1, 2, 6, 7, 9, 10_000, 10_001])).tolist() == [0, 2, 4]
+    many = np.arange(0, 2000, 2)
+    assert rows_of(many, np.array([-1, 0, 3, 1998, 2000])).tolist() == [0, 999]
+    everything = np.arange(-5, 2005)
+    assert rows_of(many, everything).tolist() == list(range(1000))
 
 
 async def test_what_is_written_and_deleted_later_shows_at_once(tmp_path, small):
