@@ -121,7 +121,9 @@ def resident_mb(kind: str) -> float:
 
 async def measure(path: Path, rows: int, rounds: int, *, anywhere: bool) -> dict[str, Any]:
     world = World(anywhere=anywhere)
-    matrix = world.vectors(rows)
+    matrix = np.empty((rows, DIMENSION), np.float32)
+    for first in range(0, rows, 50_000):
+        matrix[first : first + 50_000] = world.vectors(min(50_000, rows - first))
     queries = world.vectors(rounds)
     database = Database(path)
     store = SqliteStore(database)
