@@ -66,7 +66,10 @@ async def _judged(judge: Judge, query: str, texts: list[str]) -> Any:
             answer.set_exception(error)
 
     threading.Thread(target=work, name="evervec-rerank", daemon=True).start()
-    return await asyncio.shield(asyncio.wrap_future(answer))
+    heard = asyncio.wrap_future(answer)
+    # Who comes too late was told of already; what it raises then has no listener any more.
+    heard.add_done_callback(lambda late: late.cancelled() or late.exception())
+    return await asyncio.shield(heard)
 
 
 def _checked(told: Any, count: int) -> list[float]:

@@ -1,6 +1,7 @@
 """A reranker orders the best hits anew, if it answers in time and makes sense."""
 
 import asyncio
+import gc
 import logging
 import threading
 
@@ -63,6 +64,24 @@ async def test_a_judge_that_takes_too_long_changes_nothing_and_is_told_of(caplog
     assert ids(hits) == [0, 1]
     assert all(hit.reranked is None for hit in hits)
     assert "took longer than 0.01 s" in caplog.text
+
+
+async def test_what_a_late_judge_raises_disturbs_nobody(caplog):
+    late, ended = threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def broken(*_):
+        late.wait(20)
+        loop.call_soon_threadsafe(ended.set)
+        raise RuntimeError("too late")
+
+    with caplog.at_level(logging.WARNING):
+        await reranked(HITS, "q", Rerank(broken, seconds=0.01), 2)
+        caplog.clear()
+        late.set()
+        await ended.wait()
+        gc.collect()
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize("scores", [[1, 2, 3], [1, 2, 3, float("nan")], []])
