@@ -79,6 +79,12 @@ def test_a_code_has_about_as_many_bits_as_its_vector_has_numbers(dimension, bits
     assert encode(clustered(40, dimension)).shape == (40, bits // 64)
 
 
+def test_a_vectors_code_is_the_same_alone_and_among_others():
+    matrix = clustered(200)
+    alone = np.array([codes.code_of(vector) for vector in matrix])
+    assert (np.bitwise_count(alone ^ encode(matrix)).sum(axis=1) <= 1).all()
+
+
 def test_distances_are_the_numbers_of_differing_signs(tmp_path, small):
     matrix = clustered(100)
     coded = viewed(matrix, tmp_path).coded

@@ -63,13 +63,18 @@ def bits_of(dimension: int) -> int:
 def _turn(dimension: int) -> NDArray[np.float32]:
     bits = bits_of(dimension)
     chance = np.random.default_rng(dimension).standard_normal((max(bits, dimension), bits))
-    return np.ascontiguousarray(np.linalg.qr(chance)[0][:dimension], np.float32)
+    return np.ascontiguousarray(np.linalg.qr(chance)[0][:dimension].T, np.float32)
 
 
 def encode(vectors: NDArray[np.float32]) -> NDArray[np.uint64]:
     """Return one row of words for each row of *vectors*."""
-    signs = vectors @ _turn(vectors.shape[1]) > 0
+    signs = vectors @ _turn(vectors.shape[1]).T > 0
     return np.packbits(signs, axis=1).view(np.uint64)
+
+
+def code_of(vector: NDArray[np.float32]) -> Code:
+    """Return the code of one vector, on this thread alone: see `scan.py`."""
+    return np.packbits(np.vecdot(_turn(len(vector)), vector) > 0).view(np.uint64)
 
 
 def reach(cosine: float, dimension: int) -> int:

@@ -5,12 +5,15 @@ codes say in which rows to look (`codes.py`): the nearest by code are compared f
 the last wanted one of them is says how many more could still be among the answer. Those are all
 compared. Where that would be too many, as with vectors that point anywhere at random, the
 whole matrix is: slower, never worse.
+
+What is small is computed by `vecdot`, on this thread: a product wakes the BLAS's own threads and
+waits for all of them, which takes 30 ms instead of one on a machine that is busy embedding.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evervec.stores.sqlite.codes import FAR, Coded, bits_of, encode, reach
+from evervec.stores.sqlite.codes import FAR, Coded, bits_of, code_of, reach
 from evervec.stores.sqlite.index import Chunks, View
 
 NEAR = 1e-5
@@ -18,7 +21,7 @@ NEAR = 1e-5
 FIRST_ROWS = 1_000
 """How many of the nearest by code are compared before it is known how far to read."""
 FEW_ROWS = 20_000
-"""A filter that leaves no more is answered from its rows alone."""
+"""So few are all compared, on this thread: what a filter leaves, or all there are."""
 FEW_IN, WIDE = 32, 16
 """How many rows for each wanted one make a search by halves worth it; how sparse numbers may be."""
 GATHERED_ROWS = 8_192
@@ -63,7 +66,7 @@ class Scan:
     def _begin(self, coded: Coded) -> None:
         view = self._view
         end = min(coded.rows, len(view.chunks))
-        distances = coded.distances(encode(self._query[np.newaxis])[0])[:end]
+        distances = coded.distances(code_of(self._query))[:end]
         if view.dead.any():
             distances[view.dead[:end]] = FAR
         # What came after the codes is compared in any case.
@@ -109,7 +112,10 @@ class Scan:
             self._rows, self._scores = allowed, self._compare(allowed)
             return
         self._rows = np.arange(len(view.chunks))
-        self._scores = view.matrix @ self._query
+        if len(view.chunks) <= FEW_ROWS:
+            self._scores = np.vecdot(view.matrix, self._query)
+        else:
+            self._scores = view.matrix @ self._query
         if allowed is not None:
             others = np.ones(len(view.chunks), np.bool_)
             others[allowed] = False
@@ -121,7 +127,6 @@ class Scan:
         scores = np.empty(len(rows), np.float32)
         for first in range(0, len(rows), GATHERED_ROWS):
             some = rows[first : first + GATHERED_ROWS]
-            # A product over so few rows is not worth a second core, nor waiting for one.
             scores[first : first + GATHERED_ROWS] = np.vecdot(self._view.matrix[some], self._query)
         scores[self._view.dead[rows]] = -np.inf
         return scores
