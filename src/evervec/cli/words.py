@@ -98,7 +98,7 @@ def _looking(commands: Any) -> None:
     search = _command(commands, "search", "searching:search", "search what is published", json=True)
     search.add_argument("query", metavar="QUERY", nargs="?")
     search.add_argument(
-        "-c", "--collection", action="append", help="only this one, and others named alike"
+        "-c", "--collection", action="append", help="only this one; may be given again"
     )
     search.add_argument("-k", type=int, default=5, help="how many hits (5)")
     search.add_argument("--mode", choices=("hybrid", "dense", "lexical"), default="hybrid")
