@@ -68,6 +68,7 @@ PRELOADED = (
     "evervec.queues.sqlite",
     "evervec.stores.sqlite",
     "evervec.testing.queue_suite",
+    "evervec.testing.search_suite",
     "evervec.testing.store_suite",
 )
 PATIENCE = 60.0
