@@ -23,6 +23,7 @@ TINY = {
     "parsing": ["40", "--passes", "1"],
     "queueing": ["--large", "4000"],
     "search": ["--rows", "500", "--rounds", "2"],
+    "search_large": ["--rows", "2000", "--rounds", "3"],
     "sync_real": ["--texts", "120"],
     "sync_stub": ["--documents", "40", "--paragraphs", "5", "--milliseconds", "20"],
 }

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evervec.app import App
     from evervec.collection import Collection
+    from evervec.embedders.crossencoder import CrossEncoder
     from evervec.errors import (
         ConfigError,
         Critical,
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
         Unavailable,
     )
     from evervec.model import Hit
+    from evervec.rerank import Rerank
     from evervec.specs import folder, table
     from evervec.text.chunk import ChunkRecipe
     from evervec.text.template import Template
@@ -28,10 +30,12 @@ _HOMES = {
     "Collection": "evervec.collection",
     "ConfigError": "evervec.errors",
     "Critical": "evervec.errors",
+    "CrossEncoder": "evervec.embedders.crossencoder",
     "EvervecError": "evervec.errors",
     "Hit": "evervec.model",
     "Permanent": "evervec.errors",
     "Report": "evervec.verify",
+    "Rerank": "evervec.rerank",
     "Template": "evervec.text.template",
     "Transient": "evervec.errors",
     "Unavailable": "evervec.errors",
@@ -45,10 +49,12 @@ __all__ = [
     "Collection",
     "ConfigError",
     "Critical",
+    "CrossEncoder",
     "EvervecError",
     "Hit",
     "Permanent",
     "Report",
+    "Rerank",
     "Template",
     "Transient",
     "Unavailable",

@@ -15,9 +15,10 @@ from evervec.clock import SYSTEM, Clock
 from evervec.collection import Collection, Declaration, SearchMode
 from evervec.embedders import as_embedder
 from evervec.errors import ConfigError, EvervecError, SourceError
-from evervec.model import LOCAL, Hit, Id, Key, Scope, Space, encode_id
-from evervec.ports import Embedder, Query, Registered
+from evervec.model import LOCAL, Hit, Id, Key, Recall, Scope, Space, encode_id
+from evervec.ports import K_MAX, Embedder, Query, Registered
 from evervec.recipe import Recipe
+from evervec.rerank import Judge, Rerank, reranked
 from evervec.serve import Engine, space_of
 from evervec.settings import Settings, load
 from evervec.specs import Folder, Spec, to_json
@@ -200,13 +201,15 @@ class App:
         where: Mapping[str, Any] | None = None,
         collections: Sequence[str] | None = None,
         tenant: str = LOCAL,
+        explain: bool = False,
+        rerank: Rerank | Judge | None = None,
     ) -> Sequence[Hit]:
-        """Search several collections of one tenant at once; all of them if none is named."""
-        if collections is None:
-            known = await self.collections()
-            asked = [each for each in known if each.scope.tenant == tenant]
-        else:
-            asked = [await self.find(name, tenant=tenant) for name in collections]
+        """Search several collections of one tenant at once; all of them if none is named.
+
+        With *explain*, each hit says why it is there. With *rerank*, the best hits are ordered by
+        another judge, if it answers in time.
+        """
+        asked = await self._asked(collections, tenant)
         if not query.strip():
             raise ConfigError("the query is empty", hint="ask in words: a question, or a few terms")
         if not asked:
@@ -216,10 +219,31 @@ class App:
             for each in asked:
                 await self.engine.check_space(each)
             vector = (await self.embedder.embed([query], kind="query"))[0]
+        given = rerank if rerank is None or isinstance(rerank, Rerank) else Rerank(rerank)
+        depth = max(k, min(given.depth, K_MAX)) if given else k
+        scopes = tuple(each.scope for each in asked)
         hits = await self.state.store.search(
-            Query(query, vector, tuple(each.scope for each in asked), k, mode, where or {})
+            Query(query, vector, scopes, depth, mode, where or {}, explain)
         )
+        if given:
+            hits = await reranked(hits, query, given, k)
         return await self._with_freshness(hits, tenant)
+
+    async def check_recall(
+        self,
+        samples: int = 100,
+        *,
+        collections: Sequence[str] | None = None,
+        tenant: str = LOCAL,
+    ) -> Sequence[Recall]:
+        """Compare searches with exact ones, by *samples* stored vectors of each collection."""
+        if samples < 1:
+            raise ConfigError(f"{samples} samples tell nothing", hint="give 1 or more")
+        found = [
+            await self.state.store.recall(each.scope, samples)
+            for each in await self._asked(collections, tenant)
+        ]
+        return [recall for recall in found if recall is not None]
 
     async def status(self, *, tenant: str | None = None) -> Sequence[CollectionStatus]:
         """Return how fresh each collection is."""
@@ -273,6 +297,11 @@ class App:
             yield serving
         finally:
             await serving.source.close()
+
+    async def _asked(self, names: Sequence[str] | None, tenant: str) -> Sequence[Registered]:
+        if names is not None:
+            return [await self.find(name, tenant=tenant) for name in dict.fromkeys(names)]
+        return [each for each in await self.collections() if each.scope.tenant == tenant]
 
     async def _register(self) -> None:
         """Register what was declared. Raises what was refused since the last call."""

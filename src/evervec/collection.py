@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from evervec.errors import ConfigError
 from evervec.model import Change, Hit, Key, Plain, Scope, encode_id
 from evervec.recipe import Recipe
+from evervec.rerank import Judge, Rerank
 from evervec.specs import Spec
 from evervec.verify import Report, can_be_mended, differing, verify
 
@@ -59,10 +60,19 @@ class Collection:
         *,
         mode: SearchMode = "hybrid",
         where: Mapping[str, Any] | None = None,
+        explain: bool = False,
+        rerank: Rerank | Judge | None = None,
     ) -> Sequence[Hit]:
         """Return the *k* best documents for *query*, from what is published at this moment."""
         return await self._app.search(
-            query, k, mode=mode, where=where, collections=[self.name], tenant=self.scope.tenant
+            query,
+            k,
+            mode=mode,
+            where=where,
+            collections=[self.name],
+            tenant=self.scope.tenant,
+            explain=explain,
+            rerank=rerank,
         )
 
     async def verify(self) -> Report:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Any, NewType, TypeAlias
+from typing import Any, Literal, NewType, TypeAlias
 
 Id = NewType("Id", str)
 """A document's id in canonical text: JSON, bytes as {"b": hex}, composite ids as a list.
@@ -296,6 +296,45 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """Where one ranking has a chunk; the first place is 1."""
+
+    rank: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Why a hit is among the answers."""
+
+    dense: Standing | None
+    """None: not among the chunks that were read of the ranking by vectors, or it was not asked."""
+    lexical: Standing | None
+    words: tuple[str, ...]
+    """Those of the query that the chunk or its heading has."""
+    index: Literal["exact", "codes", "words"]
+    """What answered for the vectors: the whole matrix, its codes, or nothing as only words count."""
+    compared: int
+    """How many of the collection's chunks were compared by vector."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """How many of the ten nearest chunks a search finds, told by searching for stored ones."""
+
+    collection: str
+    chunks: int
+    sampled: int
+    recall: float
+    index: Literal["exact", "codes"]
+    compared: int
+    """Chunks a query, in the mean."""
+    milliseconds: float
+    """A query, in the mean, without its look into the database."""
+    exact_milliseconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """One answer of a search."""
 
@@ -311,6 +350,12 @@ class Hit:
     """False: a newer revision of this document is on its way."""
     page: int | None = None
     """The page, slide or sheet on which it begins; the first is 1."""
+    highlights: tuple[tuple[int, int], ...] = ()
+    """Where in *text* the query's words are, each from and up to a character."""
+    explained: Explained | None = None
+    """Filled when it was asked for."""
+    reranked: float | None = None
+    """The score of the caller's reranker, which then decides the order."""
 
 
 @dataclass(frozen=True, slots=True)

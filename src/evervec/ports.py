@@ -257,6 +257,10 @@ class QueueControl(Protocol):
         """Delete up to *limit* finished (and, if asked, parked) rows that ended before then."""
 
 
+K_MAX = 1000
+"""How many hits one search gives at most."""
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """A search. *vector* is needed unless *mode* is lexical, *text* unless it is dense."""
@@ -267,7 +271,13 @@ class Query:
     k: int = 10
     mode: Literal["hybrid", "dense", "lexical"] = "hybrid"
     where: Mapping[str, Any] = field(default_factory=dict)
-    """Equality on metadata; a list means any of."""
+    """Conditions on metadata, all of which hold. A plain value: equal; a list: equal to any of.
+
+    A mapping compares, `{"<": 10, ">=": 5}`, also by `=`, `!=`, `<=` and `>`: numbers with numbers
+    and texts with texts. A document without the field meets none of them.
+    """
+    explain: bool = False
+    """Let each hit say why it is among the answers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ from typing import Any, Self, TypeVar
 from evervec import app as asynchronous
 from evervec.collection import Collection as AsyncCollection
 from evervec.collection import Repair, SearchMode
-from evervec.model import LOCAL, Hit, Plain, Scope
+from evervec.model import LOCAL, Hit, Plain, Recall, Scope
 from evervec.ports import Registered
+from evervec.rerank import Judge, Rerank
 from evervec.settings import Settings
 from evervec.specs import Spec
 from evervec.status import CollectionStatus
@@ -68,8 +69,14 @@ class Collection:
         *,
         mode: SearchMode = "hybrid",
         where: Mapping[str, Any] | None = None,
+        explain: bool = False,
+        rerank: Rerank | Judge | None = None,
     ) -> Sequence[Hit]:
-        return self._portal.run(self._collection.search(query, k, mode=mode, where=where))
+        return self._portal.run(
+            self._collection.search(
+                query, k, mode=mode, where=where, explain=explain, rerank=rerank
+            )
+        )
 
     def verify(self) -> Report:
         return self._portal.run(self._collection.verify())
@@ -167,11 +174,31 @@ class App:
         where: Mapping[str, Any] | None = None,
         collections: Sequence[str] | None = None,
         tenant: str = LOCAL,
+        explain: bool = False,
+        rerank: Rerank | Judge | None = None,
     ) -> Sequence[Hit]:
         return self._portal.run(
             self._app.search(
-                query, k, mode=mode, where=where, collections=collections, tenant=tenant
+                query,
+                k,
+                mode=mode,
+                where=where,
+                collections=collections,
+                tenant=tenant,
+                explain=explain,
+                rerank=rerank,
             )
+        )
+
+    def check_recall(
+        self,
+        samples: int = 100,
+        *,
+        collections: Sequence[str] | None = None,
+        tenant: str = LOCAL,
+    ) -> Sequence[Recall]:
+        return self._portal.run(
+            self._app.check_recall(samples, collections=collections, tenant=tenant)
         )
 
     def status(self, *, tenant: str | None = None) -> Sequence[CollectionStatus]:

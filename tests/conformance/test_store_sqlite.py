@@ -8,7 +8,8 @@ import pytest
 from evervec.model import Scope, Verdict
 from evervec.ports import Query, Store
 from evervec.sqlite.database import Database
-from evervec.stores.sqlite import SqliteStore
+from evervec.stores.sqlite import SqliteStore, codes, index, scan
+from evervec.testing.search_suite import SearchSuite
 from evervec.testing.store_suite import (
     HOME,
     NEW,
@@ -26,7 +27,7 @@ from evervec.testing.store_suite import (
 )
 
 
-class TestFile(StoreSuite):
+class TestFile(StoreSuite, SearchSuite):
     @pytest.fixture
     async def store(self, clock: SetClock, tmp_path) -> AsyncIterator[Store]:
         database = Database(tmp_path / "state.db")
@@ -37,7 +38,7 @@ class TestFile(StoreSuite):
         await database.close()
 
 
-class TestMemory(StoreSuite):
+class TestMemory(StoreSuite, SearchSuite):
     @pytest.fixture
     async def store(self, clock: SetClock, request) -> AsyncIterator[Store]:
         database = Database(f"file:/store-{id(request)}?vfs=memdb")
@@ -46,6 +47,19 @@ class TestMemory(StoreSuite):
         yield store
         await store.close()
         await database.close()
+
+
+class TestCoded(TestFile):
+    """The same for a collection so large that codes choose what is compared."""
+
+    @pytest.fixture(autouse=True)
+    def _large(self, monkeypatch) -> None:
+        for name in ("CODES_FROM_ROWS", "LAG_ROWS"):
+            monkeypatch.setattr(codes, name, 1)
+        monkeypatch.setattr(index, "UNSYNCED_ROWS_MAX", 0)
+        monkeypatch.setattr(scan, "FIRST_ROWS", 4)
+        monkeypatch.setattr(scan, "FEW_ROWS", 2)
+        monkeypatch.setattr(scan, "READ_SHARE_MAX", 1)
 
 
 @pytest.fixture

@@ -1,22 +1,14 @@
-"""search, status, verify, events: commands that only look."""
+"""status, verify, events: commands that only look."""
 
 import argparse
 import asyncio
-from typing import Any
 
 from evervec.cli.opening import columns, looking, percent, run, say, say_json, seconds
 from evervec.collection import Collection
-from evervec.errors import ConfigError
-from evervec.model import Hit, encode_id, show_id
+from evervec.model import show_id
 from evervec.ports import Event
 from evervec.status import CollectionStatus
 from evervec.verify import Report
-
-EXCERPT = 160
-
-
-def search(asked: argparse.Namespace) -> int:
-    return run(_search(asked))
 
 
 def status(asked: argparse.Namespace) -> int:
@@ -29,30 +21,6 @@ def verify(asked: argparse.Namespace) -> int:
 
 def events(asked: argparse.Namespace) -> int:
     return run(_events(asked))
-
-
-async def _search(asked: argparse.Namespace) -> int:
-    async with looking(asked) as app:
-        hits = await app.search(
-            asked.query,
-            asked.k,
-            mode=asked.mode,
-            where=_conditions(asked.where),
-            collections=asked.collection,
-            tenant=asked.tenant,
-        )
-    if asked.json:
-        say_json({"hits": [_hit(hit) for hit in hits]})
-        return 0
-    if not hits and not asked.quiet:
-        say("Nothing found.")
-    for hit in hits:
-        stale = "" if hit.fresh else "  (a newer text is on its way)"
-        page = f", page {hit.page}" if hit.page else ""
-        heading = f"  {hit.heading}" if hit.heading else ""
-        say(f"{hit.score:.3f}  {hit.collection}  {_id(hit)}{page}{heading}{stale}")
-        say(f"       {_excerpt(hit.text)}")
-    return 0
 
 
 async def _status(asked: argparse.Namespace) -> int:
@@ -178,51 +146,6 @@ def _say_fact(fact: Event, *, as_json: bool) -> None:
     # A reason may have several lines; a fact has one.
     data = " ".join(" ".join(told).split())
     say(f"{fact.number:>8}  {fact.type:<22} {fact.collection} {document}  {data}".rstrip())
-
-
-def _conditions(written: list[str]) -> dict[str, Any]:
-    conditions: dict[str, Any] = {}
-    for condition in written:
-        name, equals, value = condition.partition("=")
-        if not equals or not name:
-            raise ConfigError(
-                f"--where {condition!r} is no condition", hint="write FIELD=VALUE, like lang=en"
-            )
-        conditions[name] = _typed(value)
-    return conditions
-
-
-def _typed(value: str) -> Any:
-    for reads in (int, float):
-        try:
-            return reads(value)
-        except ValueError:
-            continue
-    return {"true": True, "false": False, "null": None}.get(value, value)
-
-
-def _hit(hit: Hit) -> dict[str, Any]:
-    return {
-        "collection": hit.collection,
-        "id": hit.id.hex() if isinstance(hit.id, bytes) else hit.id,
-        "score": round(hit.score, 6),
-        "text": hit.text,
-        "start": hit.start,
-        "end": hit.end,
-        "fresh": hit.fresh,
-        "heading": hit.heading,
-        "page": hit.page,
-        "metadata": dict(hit.metadata),
-    }
-
-
-def _id(hit: Hit) -> str:
-    return show_id(encode_id(hit.id)) if isinstance(hit.id, str) else repr(hit.id)
-
-
-def _excerpt(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= EXCERPT else line[: EXCERPT - 1] + "…"
 
 
 def _worst(healths: list[str]) -> str:

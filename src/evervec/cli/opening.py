@@ -44,9 +44,14 @@ _CONTROLS = {
 }
 
 
+def shown(text: str) -> str:
+    """Return *text* so that what comes out of documents and names does not command the terminal."""
+    return text.translate(_CONTROLS)
+
+
 def say(text: str = "") -> None:
-    """Print *text*; what comes out of documents and names does not command the terminal."""
-    print(text.translate(_CONTROLS), flush=True)
+    """Print *text*, whatever it holds."""
+    print(shown(text), flush=True)
 
 
 def say_json(value: object) -> None:

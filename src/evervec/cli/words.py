@@ -95,17 +95,29 @@ def _text_options(command: argparse.ArgumentParser) -> None:
 
 
 def _looking(commands: Any) -> None:
-    search = _command(commands, "search", "looking:search", "search what is published", json=True)
-    search.add_argument("query", metavar="QUERY")
-    search.add_argument("-c", "--collection", action="append", help="search only this one")
+    search = _command(commands, "search", "searching:search", "search what is published", json=True)
+    search.add_argument("query", metavar="QUERY", nargs="?")
+    search.add_argument(
+        "-c", "--collection", action="append", help="only this one; may be given again"
+    )
     search.add_argument("-k", type=int, default=5, help="how many hits (5)")
     search.add_argument("--mode", choices=("hybrid", "dense", "lexical"), default="hybrid")
     search.add_argument(
         "--where",
         action="append",
         default=[],
-        metavar="FIELD=VALUE",
-        help="metadata that must match",
+        metavar="CONDITION",
+        help="on metadata: lang=en, 'price<10', 'kind!=draft'; all must hold",
+    )
+    search.add_argument("--rerank", metavar="FOLDER", help="order the best by this cross-encoder")
+    search.add_argument("--explain", action="store_true", help="say why each hit is one")
+    search.add_argument(
+        "--check-recall",
+        type=int,
+        nargs="?",
+        const=100,
+        metavar="N",
+        help="search for N stored vectors (100); exit 3 if too few of the nearest are found",
     )
     _command(commands, "status", "looking:status", "how fresh everything is", json=True)
     verify = _command(

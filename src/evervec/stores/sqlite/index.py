@@ -12,6 +12,8 @@ rows that were forced to the disk count.
 
 A row whose chunk is gone is found by counting (the database knows how many chunks there are) and
 left out; when too many are dead the files are written anew.
+
+A large collection has its codes beside the matrix, for a first look: `codes.py`.
 """
 
 import contextlib
@@ -28,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evervec.sqlite.statements import statements
+from evervec.stores.sqlite.codes import Coded, CodesFile
 from evervec.stores.sqlite.header import (
     ENTRY,
     HEADER_BYTES,
@@ -91,6 +94,8 @@ class View:
     dead: NDArray[np.bool_]
     unknown: int
     """How many more rows are dead, without knowing which."""
+    coded: Coded | None = None
+    """The codes of the first rows, in a large collection."""
 
 
 class MatrixIndex:
@@ -101,6 +106,7 @@ class MatrixIndex:
         self._vectors = stem.with_suffix(".vectors")
         self._rows = stem.with_suffix(".rows")
         self._lock = stem.with_suffix(".lock")
+        self._codes = CodesFile(stem)
         self._identity = identity
         self._mutex = threading.Lock()
         self._header: Header | None = None
@@ -123,7 +129,7 @@ class MatrixIndex:
                     self._catch_up(connection, row)
                 self._bury(connection, row)
                 self._revision = row.revision
-            return self._visible(row)
+            return replace(self._visible(row), coded=self._coded())
 
     def bury(self, chunks: Iterable[int]) -> None:
         """Remember rows whose chunk was found to be gone."""
@@ -139,6 +145,7 @@ class MatrixIndex:
         with self._mutex, self._locked():
             self._vectors.unlink(missing_ok=True)
             self._rows.unlink(missing_ok=True)
+            self._codes.remove()
             self._forget()
 
     def close(self) -> None:
@@ -152,11 +159,23 @@ class MatrixIndex:
             self._forget()
 
     def _forget(self) -> None:
+        self._codes.forget()
         self._header = None
         self._matrix = np.empty((0, 0), np.float32)
         self._entries = np.empty(0, ENTRY)
         self._dead = np.zeros(0, np.bool_)
         self._revision = -1
+
+    def _coded(self) -> Coded | None:
+        header = self._header
+        if header is None or header.rows == 0:
+            return None
+        # What is not on the disk yet may be other rows after a power cut, under the same name.
+        return self._codes.view(self._matrix, header.generation, header.synced, self._newest)
+
+    def _newest(self) -> bytes:
+        header = self._told()
+        return header.generation if header else b""
 
     def _numbers(self) -> Chunks:
         return np.asarray(self._entries["chunk"], np.int64)

@@ -9,14 +9,14 @@ Each answer comes from one snapshot of the database. The matrix says which chunk
 database says which of them exist.
 """
 
-import json
 import shutil
 import tempfile
 import threading
 from array import array
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import apsw
 import numpy as np
@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 
 from evervec.errors import ConfigError, StateError
 from evervec.fusion import fuse
-from evervec.model import Hit, Scope, decode_id
-from evervec.ports import Query
+from evervec.model import Explained, Hit, Recall, Scope, Standing, decode_id
+from evervec.ports import K_MAX, Query
 from evervec.sqlite.database import Database
+from evervec.stores.sqlite.conditions import Filters
 from evervec.stores.sqlite.header import short
 from evervec.stores.sqlite.index import (
     SQL,
@@ -38,15 +39,17 @@ from evervec.stores.sqlite.index import (
     View,
 )
 from evervec.stores.sqlite.lexical import best_matches
+from evervec.stores.sqlite.marks import Marker, merged
 from evervec.stores.sqlite.ranking import Place, Ranking, Target, best_of_each, ordered
-from evervec.stores.sqlite.rows import plain, unpack
+from evervec.stores.sqlite.recall import recall_of
+from evervec.stores.sqlite.rows import COLLECTION_BITS, unpack
+from evervec.stores.sqlite.scan import Scan
 from evervec.stores.sqlite.words import words_of
 
-K_MAX = 1000
+T = TypeVar("T")
+
 FUSED_MIN = 100
 """How deep each ranking is read before fusion, at least."""
-NEAR = 1e-5
-"""More than float32 sums of one product can differ by; who is nearer than this is measured again."""
 RETRIES = 5
 
 
@@ -61,19 +64,38 @@ class Searcher:
         self._mutex = threading.Lock()
         self._identity = b""
         self._indexes: dict[tuple[int, int], MatrixIndex] = {}
+        self._filters = Filters()
 
     async def search(self, query: Query) -> Sequence[Hit]:
         """Answer *query*, or raise ConfigError if it makes no sense."""
         vector = _checked(query)
-        words = words_of(query.text) if query.mode != "dense" else []
+        words = words_of(query.text)
 
+        def work(connection: apsw.Connection) -> list[Hit]:
+            search = _Search(connection, query, self._index(connection), self._filters)
+            return search.answer(vector, words)
+
+        return await self._consistent(work)
+
+    async def recall(self, scope: Scope, samples: int) -> Recall | None:
+        """Compare searches with exact ones for *samples* stored vectors; None if nothing is stored."""
+
+        def work(connection: apsw.Connection) -> Recall | None:
+            row = connection.execute(
+                SQL["collection"], {"tenant": scope.tenant, "name": scope.collection}
+            ).fetchone()
+            if row is None or not row[3]:
+                return None
+            _, view = self._index(connection)(CollectionRow(*row))
+            return recall_of(view, scope.collection, samples)
+
+        return await self._consistent(work)
+
+    async def _consistent(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Read until files and database tell the same; they are built again if need be."""
         for _ in range(RETRIES):
             try:
-                return await self._database.read(
-                    lambda connection: _Search(connection, query, self._index(connection)).answer(
-                        vector, words
-                    )
-                )
+                return await self._database.read(work)
             except StaleSnapshot:
                 continue
             except Contradiction:
@@ -156,13 +178,16 @@ class _Search:
         connection: apsw.Connection,
         query: Query,
         view: Callable[[CollectionRow], tuple[MatrixIndex, View]],
+        filters: Filters,
     ) -> None:
         self._connection = connection
         self._query = query
         self._view = view
+        self._filters = filters
         self._targets = self._look()
-        # One product answers however deep the ranking is read.
-        self._scored: dict[int, tuple[NDArray[np.int64] | None, NDArray[np.float32]]] = {}
+        # One scan answers however deep the ranking is read.
+        self._scans: dict[int, Scan] = {}
+        self._rankings: dict[str, Ranking] = {}
 
     def answer(self, vector: NDArray[np.float64] | None, words: list[str]) -> list[Hit]:
         query = self._query
@@ -172,7 +197,7 @@ class _Search:
             ranking = self._deepened(lambda n: self._lexical(words, n), query.k)
         else:
             ranking = self._hybrid(vector, words)
-        return self._hits(ranking[: query.k])
+        return self._hits(ranking[: query.k], Marker(self._connection, words))
 
     def _hybrid(self, vector: NDArray[np.float64] | None, words: list[str]) -> Ranking:
         depth = max(FUSED_MIN, 2 * self._query.k)
@@ -189,7 +214,8 @@ class _Search:
             ).fetchone()
             if row is not None and row[3]:
                 found = CollectionRow(*row)
-                targets.append(Target(scope, found, self._allowed(found)))
+                allowed = self._filters.allowed(self._connection, found, self._query.where)
+                targets.append(Target(scope, found, allowed))
         if self._query.mode != "lexical" and len({target.row.space for target in targets}) > 1:
             names = ", ".join(repr(target.scope.collection) for target in targets)
             raise ConfigError(
@@ -197,20 +223,6 @@ class _Search:
                 hint="search them one by one, or by words alone (lexical)",
             )
         return targets
-
-    def _allowed(self, row: CollectionRow) -> Chunks | None:
-        if not self._query.where:
-            return None
-        wanted = {
-            key: [plain(each) for each in value]
-            if isinstance(value, list | tuple | set | frozenset)
-            else [plain(value)]
-            for key, value in self._query.where.items()
-        }
-        found = self._connection.execute(
-            SQL["matching"], {"collection": row.number, "wanted": json.dumps(wanted)}
-        )
-        return np.sort(np.fromiter((chunk for (chunk,) in found), np.int64))
 
     def _deepened(self, rank: Callable[[int], Ranking], k: int) -> Ranking:
         """Rank deeper until there are *k* documents: one document may own all the first chunks."""
@@ -226,7 +238,8 @@ class _Search:
         ranking: Ranking = []
         for target in self._targets:
             ranking.extend(self._nearest(target, vector, depth))
-        return ordered(ranking)[:depth]
+        self._rankings["dense"] = ordered(ranking)[:depth]
+        return self._rankings["dense"]
 
     def _nearest(self, target: Target, vector: NDArray[np.float64], depth: int) -> Ranking:
         index, view = self._view(target.row)
@@ -238,20 +251,19 @@ class _Search:
                 f"{target.scope.collection!r} have {view.matrix.shape[1]}",
                 hint="embed the query with the collection's own model",
             )
-        if target.row.number not in self._scored:
-            self._scored[target.row.number] = _scores(view, vector, target.allowed)
-        rows, scores = self._scored[target.row.number]
+        scan = self._scans.get(target.row.number)
+        if scan is None:
+            scan = self._scans[target.row.number] = Scan(view, vector, target.allowed)
         dead: set[int] = set()
         while True:
-            near = _top(scores, depth)
-            at = near if rows is None else rows[near]
+            at = scan.nearest(depth)
             chunks = view.chunks[at]
             places = self._places(target.scope, chunks, view.digests[at])
-            gone = near[[chunk not in places for chunk in chunks.tolist()]]
-            if len(gone) == 0:
+            gone = [chunk for chunk in chunks.tolist() if chunk not in places]
+            if not gone:
                 break
-            dead.update(chunk for chunk in chunks.tolist() if chunk not in places)
-            scores[gone] = -np.inf
+            dead.update(gone)
+            scan.drop(at[np.isin(chunks, gone)])
         if dead:
             index.bury(dead)
         exact = np.einsum("ij,j->i", view.matrix[at].astype(np.float64), vector)
@@ -271,7 +283,8 @@ class _Search:
                 for chunk, score in zip(chunks.tolist(), scores.tolist(), strict=True)
                 if chunk in places
             )
-        return ordered(ranking)[:depth]
+        self._rankings["lexical"] = ordered(ranking)[:depth]
+        return self._rankings["lexical"]
 
     def _places(
         self, scope: Scope, chunks: Chunks, digests: NDArray[np.uint64] | None
@@ -288,7 +301,7 @@ class _Search:
             places[chunk] = Place(scope.collection, id_, position, chunk, scope.tenant)
         return places
 
-    def _hits(self, ranking: Sequence[tuple[Place, float]]) -> list[Hit]:
+    def _hits(self, ranking: Sequence[tuple[Place, float]], marker: Marker) -> list[Hit]:
         if not ranking:
             return []
         rows: dict[int, tuple[Any, ...]] = {
@@ -298,23 +311,51 @@ class _Search:
                 {"chunks": apsw.carray(array("q", [place.chunk for place, _ in ranking]))},
             )
         }
+        why = self._standings() if self._query.explain else {}
         hits = []
         for place, score in ranking:
             id_, text, first, last, page, heading, metadata = rows[place.chunk]
-            hits.append(
-                Hit(
-                    collection=place.collection,
-                    id=decode_id(id_),
-                    score=score,
-                    text=text,
-                    start=first,
-                    end=last,
-                    heading=heading,
-                    metadata=unpack(metadata),
-                    page=page,
-                )
+            marks = marker.found(text)
+            hit = Hit(
+                collection=place.collection,
+                id=decode_id(id_),
+                score=score,
+                text=text,
+                start=first,
+                end=last,
+                heading=heading,
+                metadata=unpack(metadata),
+                page=page,
+                highlights=merged(marks),
             )
+            if self._query.explain:
+                words = (*marks, *marker.found(heading))
+                hit = replace(hit, explained=self._explained(place, why, words))
+            hits.append(hit)
         return hits
+
+    def _standings(self) -> dict[tuple[str, int], Standing]:
+        """Return where each ranking has its chunks."""
+        return {
+            (name, place.chunk): Standing(rank, score)
+            for name, ranking in self._rankings.items()
+            for rank, (place, score) in enumerate(ranking, start=1)
+        }
+
+    def _explained(
+        self, place: Place, standings: dict[tuple[str, int], Standing], words: Sequence[str]
+    ) -> Explained:
+        scan = self._scans.get(place.chunk >> COLLECTION_BITS)
+        index: Literal["exact", "codes", "words"] = "words"
+        if scan is not None:
+            index = "codes" if scan.coded else "exact"
+        return Explained(
+            dense=standings.get(("dense", place.chunk)),
+            lexical=standings.get(("lexical", place.chunk)),
+            words=tuple(dict.fromkeys(words)),
+            index=index,
+            compared=scan.compared if scan else 0,
+        )
 
 
 def _checked(query: Query) -> NDArray[np.float64] | None:
@@ -337,29 +378,3 @@ def _checked(query: Query) -> NDArray[np.float64] | None:
     if not np.isfinite(length) or length == 0:
         raise ConfigError("the query's vector has no direction: it is zero, or not finite")
     return vector / length
-
-
-def _scores(
-    view: View, vector: NDArray[np.float64], allowed: Chunks | None
-) -> tuple[NDArray[np.int64] | None, NDArray[np.float32]]:
-    """Return candidate rows (None: all) and their products with the query; dead rows lose."""
-    query = vector.astype(np.float32)
-    if allowed is not None and len(allowed) * 4 < len(view.chunks):
-        rows = np.flatnonzero(np.isin(view.chunks, allowed))
-        scores = view.matrix[rows] @ query
-        scores[view.dead[rows]] = -np.inf
-        return rows, scores
-    scores = view.matrix @ query
-    if allowed is not None:
-        scores[~np.isin(view.chunks, allowed)] = -np.inf
-    if view.dead.any():
-        scores[view.dead] = -np.inf
-    return None, scores
-
-
-def _top(scores: NDArray[np.float32], depth: int) -> NDArray[np.int64]:
-    """Return where the *depth* greatest scores are, with all that might tie with the last."""
-    if len(scores) > depth:
-        last = np.partition(scores, len(scores) - depth)[len(scores) - depth]
-        return np.flatnonzero((scores >= last - NEAR) & (scores > -np.inf))
-    return np.flatnonzero(scores > -np.inf)

@@ -26,22 +26,37 @@ where chunk >= :first
 order by chunk
 
 -- name: matching
--- Each wanted name must be there with one of its wanted values, of the same JSON type.
+-- Each condition must be met by its field: by any of its values, or, if it says other than, by none
+-- of them. Equal means of the same JSON type too; greater and less hold within numbers and texts.
+with wanted as materialized (
+    select
+        value ->> 0 as field,
+        value ->> 1 as comparison,
+        value -> 2 as choices
+    from json_each(:wanted)
+)
 select c.chunk
 from store_document as d
 join store_chunk as c on c.document = d.document
 where d.collection = :collection
   and d.deleted = 0
-  and not exists (
-      select 1
-      from json_each(:wanted) as w
-      where not exists (
+  and :conditions = (
+      select count(*)
+      from json_each(d.metadata) as m
+      join wanted as w on w.field = m.key
+      where (w.comparison <> '!=') = exists (
           select 1
-          from json_each(d.metadata) as m
-          join json_each(w.value) as v
-          where m.key = w.key
-            and m.value is v.value
-            and (m.atom is null) = (v.atom is null)
+          from json_each(w.choices) as v
+          where case
+              when w.comparison in ('=', '!=')
+                  then m.value is v.value and (m.atom is null) = (v.atom is null)
+              when m.type not in ('integer', 'real', 'text') or (m.type = 'text') <> (v.type = 'text')
+                  then 0
+              when w.comparison = '<' then m.value < v.value
+              when w.comparison = '<=' then m.value <= v.value
+              when w.comparison = '>' then m.value > v.value
+              else m.value >= v.value
+          end
       )
   )
 

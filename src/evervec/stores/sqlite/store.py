@@ -16,7 +16,7 @@ import numpy as np
 
 from evervec.clock import SYSTEM, Clock
 from evervec.errors import ConfigError
-from evervec.model import Hit, Id, Key, Publication, Scope, Stored, Verdict
+from evervec.model import Hit, Id, Key, Publication, Recall, Scope, Stored, Verdict
 from evervec.ports import Counts, Published, Query, Vector
 from evervec.sqlite.database import Database
 from evervec.stores.sqlite.publish import collection_of, made, publish
@@ -176,6 +176,10 @@ class SqliteStore:
     async def search(self, query: Query) -> Sequence[Hit]:
         """Answer from what is published at this moment, in this process or any other."""
         return await self._searcher.search(query)
+
+    async def recall(self, scope: Scope, samples: int) -> Recall | None:
+        """Compare searches with exact ones for *samples* stored vectors; None if nothing is stored."""
+        return await self._searcher.recall(scope, samples)
 
     async def documents(
         self, scope: Scope, after: Id | None, limit: int

@@ -29,6 +29,11 @@ def spaced(text: str) -> str | None:
     return _LETTER.sub(r" \g<0> ", text)
 
 
+def places_in(text: str) -> list[int]:
+    """Return, for each character of `spaced(text)`, which character of *text* it stands for."""
+    return [at for at, letter in enumerate(text) for _ in range(3 if _LETTER.match(letter) else 1)]
+
+
 def words_of(text: str) -> list[str]:
     """Take apart what a person typed: each word once, up to `WORDS_MAX` of them."""
     words: dict[str, str] = {}

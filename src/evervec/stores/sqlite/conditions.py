@@ -1,0 +1,83 @@
+"""What a filter means: conditions on metadata, checked here and written for the statement `matching`.
+
+A number is compared with numbers and a text with texts. A document without the field meets no
+condition on it, not even that it be other than something.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+import apsw
+import numpy as np
+
+from evervec.errors import ConfigError
+from evervec.stores.sqlite.index import SQL, Chunks, CollectionRow
+from evervec.stores.sqlite.rows import plain
+
+COMPARED = ("=", "!=", "<", "<=", ">", ">=")
+KEPT = 8
+"""How many filters' answers are remembered, for as long as their collection does not change."""
+
+
+def conditions(where: Mapping[str, Any]) -> list[tuple[str, str, list[Any]]]:
+    """Return each condition: field, comparison, and the values of which one meets it (`!=`: none)."""
+    found: list[tuple[str, str, list[Any]]] = []
+    for field, wanted in where.items():
+        if not isinstance(wanted, Mapping) or not set(wanted) & set(COMPARED):
+            found.append((field, "=", _values(wanted)))
+            continue
+        for comparison, value in wanted.items():
+            if comparison not in COMPARED:
+                raise ConfigError(
+                    f"field {field!r} cannot be compared by {comparison!r}",
+                    hint=f"use one of {' '.join(COMPARED)}",
+                )
+            if comparison in {"=", "!="}:
+                found.append((field, comparison, _values(value)))
+            else:
+                found.append((field, comparison, [_ordered(field, comparison, value)]))
+    return found
+
+
+def _values(wanted: Any) -> list[Any]:
+    if isinstance(wanted, list | tuple | set | frozenset):
+        return [plain(each) for each in wanted]
+    return [plain(wanted)]
+
+
+def _ordered(field: str, comparison: str, value: Any) -> Any:
+    told = plain(value)
+    if isinstance(told, bool) or not isinstance(told, int | float | str):
+        raise ConfigError(
+            f"field {field!r} cannot be {comparison} {value!r}",
+            hint="compare with a number or a text",
+        )
+    return told
+
+
+class Filters:
+    """Which chunks meet a filter. What was found holds until the collection changes."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[int, int, str], Chunks] = OrderedDict()
+
+    def allowed(
+        self, connection: apsw.Connection, row: CollectionRow, where: Mapping[str, Any]
+    ) -> Chunks | None:
+        """Return the chunks that meet *where*, sorted; None if all do."""
+        wanted = conditions(where)
+        if not wanted:
+            return None
+        key = row.number, row.revision, json.dumps(wanted)
+        chunks = self._known.pop(key, None)
+        if chunks is None:
+            given = {"collection": row.number, "wanted": key[2], "conditions": len(wanted)}
+            found = connection.execute(SQL["matching"], given)
+            chunks = np.sort(np.fromiter((chunk for (chunk,) in found), np.int64))
+        # Threads may do this at once; the worst is that one of them remembers for nothing.
+        self._known[key] = chunks
+        while len(self._known) > KEPT:
+            self._known.popitem(last=False)
+        return chunks
