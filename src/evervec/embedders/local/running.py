@@ -1,0 +1,114 @@
+"""A model at work: its tokenizer and network, loaded when first needed, on threads of their own."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+import numpy as np
+
+from evervec.batch import batches, halves
+from evervec.embedders.local.room import Room
+from evervec.embedders.local.threads import processors
+from evervec.errors import Transient, Unavailable
+from evervec.ports import Limits, Vectors
+
+if TYPE_CHECKING:
+    from evervec.embedders.local.engine import Engine
+    from evervec.embedders.local.tokens import Tokens
+
+T = TypeVar("T")
+
+TOKENISED_AT_ONCE = 128
+
+LoadTokens: TypeAlias = "Callable[[bool], Tokens]"
+"""Makes the tokenizer; True if it may use every processor."""
+LoadEngine: TypeAlias = "Callable[[], Engine]"
+
+
+class Running:
+    """Embeds texts in requests of like length, several at once. Constructing it loads nothing."""
+
+    def __init__(self, name: str, *, threads: int, tokens: LoadTokens, engine: LoadEngine) -> None:
+        self.name = name
+        self.threads = threads
+        self._load_tokens, self._load_engine = tokens, engine
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="evervec-model")
+        self._loading = threading.RLock()
+        self._tokens: Tokens | None = None
+        self._engine: Engine | None = None
+        self._room: Room | None = None
+        self._closed = False
+
+    def tokens(self) -> "Tokens":
+        with self._loading:
+            if self._tokens is None:
+                self._tokens = self._load_tokens(self.threads >= processors())
+            return self._tokens
+
+    async def embed(self, texts: Sequence[str], *, limits: Limits, dimension: int) -> Vectors:
+        """Return one unit-length row a text, in order, from what fits of it into its tokens.
+
+        More than *limits* is split into several requests, and so is one for which memory does not
+        suffice. Equal texts in other company differ in the last digits.
+        """
+        if self._room is None:
+            self._room = Room(limits.batch_tokens_max, least=limits.text_tokens_max)
+        rows: list[list[int]] = []
+        # In parts, so that an interrupt never waits for all of a long list.
+        for start in range(0, len(texts), TOKENISED_AT_ONCE):
+            part = texts[start : start + TOKENISED_AT_ONCE]
+            rows += await self._call(partial(self._ids, part, limits.text_tokens_max))
+        now = replace(limits, batch_tokens_max=self._room.tokens)
+        requests = batches([len(row) for row in rows], limits=now)
+        vectors = np.zeros((len(rows), dimension), np.float32)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for request in requests:
+                    group.create_task(self._fill(vectors, rows, request, self._room))
+        except BaseExceptionGroup as errors:
+            # One reason is enough; the other requests were cancelled because of it.
+            raise errors.exceptions[0] from None
+        return vectors
+
+    async def close(self) -> None:
+        """Wait for the requests under way, drop those that wait, and free the memory."""
+        self._closed = True
+        await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
+        self._engine = None
+
+    async def _fill(
+        self, vectors: Vectors, rows: list[list[int]], request: list[int], room: Room
+    ) -> None:
+        ids = [rows[index] for index in request]
+        try:
+            vectors[request] = await self._call(lambda: self.engine().run(ids))
+        except MemoryError as error:
+            room.ran_out()
+            if len(request) == 1:
+                raise Transient(
+                    f"memory does not suffice for the model {self.name} to embed one text",
+                    hint="give the process more memory, or fewer threads (EVERVEC_THREADS)",
+                ) from error
+            for half in halves(request):
+                await self._fill(vectors, rows, half, room)
+        else:
+            room.went_well()
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        if self._closed:
+            raise Unavailable(f"the model {self.name} was closed", after=0.0)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def _ids(self, texts: Sequence[str], most: int) -> list[list[int]]:
+        return self.tokens().ids(texts, most=most)
+
+    def engine(self) -> "Engine":
+        # Compiled by whoever comes first; the others wait here for it.
+        with self._loading:
+            if self._engine is None:
+                self._engine = self._load_engine()
+            return self._engine
