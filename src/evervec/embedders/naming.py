@@ -28,7 +28,7 @@ NAMES: Mapping[str, Callable[[], Embedder]] = {
     "local:exact": partial(_local, "exact"),
     "static": _static,
 }
-ALIASES = {"minilm": "local", "local:default": "local", "": "local"}
+ALIASES = {"minilm": "local", "local:default": "local"}
 
 
 def named(name: str | Path) -> Embedder:
@@ -51,4 +51,5 @@ def named(name: str | Path) -> Embedder:
 
 def _is_path(name: str) -> bool:
     seems = name.startswith((".", "~")) or "/" in name or os.sep in name
-    return seems or Path(name).is_dir()
+    # An empty name would be the folder here.
+    return seems or (name != "" and Path(name).is_dir())

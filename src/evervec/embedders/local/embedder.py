@@ -25,7 +25,7 @@ Quality: TypeAlias = Literal["default", "fast", "exact"]
 QUALITIES = {
     "default": "comes with the install; cosine to full precision 0.999 for 99 texts in 100",
     "fast": "a quarter faster, cosine 0.998; needs a processor with int8 dot products (VNNI)",
-    "exact": f"the original weights, cosine 0.9999; fetched by `{fetch.FETCH}`, 84 MB",
+    "exact": "the original weights, cosine 0.9999; 84 MB, fetched on request",
 }
 TEXT_TOKENS_MAX = 256
 BATCH_TOKENS_MAX = 1024

@@ -5,14 +5,15 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 
 from evervec.batch import batches, halves
 from evervec.embedders.local.room import Room
-from evervec.embedders.local.threads import processors
+from evervec.embedders.local.threads import processors, seats
+from evervec.embedders.local.turns import Turns, folder
 from evervec.errors import Transient, Unavailable
 from evervec.ports import Limits, Vectors
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TOKENISED_AT_ONCE = 128
+AT_ONCE_TOKENS = 64
+"""A request as small as this, a question mostly, waits for nobody: it takes some milliseconds."""
 
 LoadTokens: TypeAlias = "Callable[[bool], Tokens]"
 """Makes the tokenizer; True if it may use every processor."""
@@ -79,13 +82,15 @@ class Running:
         self._closed = True
         await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
         self._engine = None
+        if "_turns" in self.__dict__:
+            self._turns.close()
 
     async def _fill(
         self, vectors: Vectors, rows: list[list[int]], request: list[int], room: Room
     ) -> None:
         ids = [rows[index] for index in request]
         try:
-            vectors[request] = await self._call(lambda: self.engine().run(ids))
+            vectors[request] = await self._call(lambda: self._answered(ids))
         except MemoryError as error:
             room.ran_out()
             if len(request) == 1:
@@ -102,6 +107,17 @@ class Running:
         if self._closed:
             raise Unavailable(f"the model {self.name} was closed", after=0.0)
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def _answered(self, ids: list[list[int]]) -> Vectors:
+        engine = self.engine()
+        if sum(map(len, ids)) <= AT_ONCE_TOKENS:
+            return engine.run(ids)
+        with self._turns.turn():
+            return engine.run(ids)
+
+    @cached_property
+    def _turns(self) -> Turns:
+        return Turns(folder(), seats())
 
     def _ids(self, texts: Sequence[str], most: int) -> list[list[int]]:
         return self.tokens().ids(texts, most=most)
