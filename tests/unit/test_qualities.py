@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.models import safetensors, weights
 
+from evervec.embedders.folder import FolderEmbedder
 from evervec.embedders.local import LocalEmbedder, engine, fetch, files
 from evervec.embedders.local.embedder import quality_of
 from evervec.embedders.local.room import PATIENCE, Room
@@ -121,6 +122,18 @@ async def test_a_processor_without_int8_dot_products_refuses_fast(tmp_path, monk
     with pytest.raises(ConfigError, match="shows no int8 dot products") as refused:
         await LocalEmbedder(quality="fast").embed(["text"], kind="query")
     assert "use the default" in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", [LocalEmbedder, FolderEmbedder])
+def test_a_processor_without_bfloat16_refuses_it_and_else_computes_in_float32(kind, monkeypatch):
+    monkeypatch.setattr(engine, "has_bf16", lambda: False)
+    place = [Path()] if kind is FolderEmbedder else []
+    assert kind(*place).precision == "f32"
+    with pytest.raises(ConfigError, match="'bf16' is not possible") as refused:
+        _ = kind(*place, precision="bf16").precision
+    assert "use f32" in str(refused.value)
+    with pytest.raises(ConfigError, match="precision 'f16' is unknown"):
+        kind(*place, precision="f16")
 
 
 def test_an_unknown_quality_names_those_that_are_known():

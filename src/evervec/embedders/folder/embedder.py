@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evervec.embedders.folder.reading import COPY, Reading, outside, read
-from evervec.embedders.local.embedder import BATCH_TOKENS_MAX, Precision
+from evervec.embedders.local.embedder import BATCH_TOKENS_MAX, Precision, known, possible
 from evervec.embedders.local.running import Running
 from evervec.embedders.local.threads import threads_of
 from evervec.errors import ConfigError
@@ -48,7 +48,7 @@ class FolderEmbedder:
                 f"there is no model in {str(folder)!r}: it is not a folder",
                 hint="name a folder with tokenizer.json, config.json and onnx/model.onnx",
             )
-        self._wanted = precision
+        self._wanted = known(precision)
         self._running = Running(
             self.model, threads=threads_of(threads), tokens=self._tokens, engine=self._engine
         )
@@ -63,10 +63,9 @@ class FolderEmbedder:
         return f"from {self._folder}: {read_.pooling} of at most {read_.tokens_max} tokens"
 
     @cached_property
-    def precision(self) -> str:
-        from evervec.embedders.local.engine import has_bf16
-
-        return self._wanted or ("bf16" if has_bf16() else "f32")
+    def precision(self) -> Precision:
+        """What the network computes in; asks the processor if nothing was wanted."""
+        return possible(self._wanted)
 
     @property
     def revision(self) -> str:

@@ -51,10 +51,8 @@ class LocalEmbedder:
         precision: Precision | None = None,
         quality: Quality = "default",
     ) -> None:
-        if precision not in {None, "bf16", "f32"}:
-            raise ConfigError(f"precision {precision!r} is unknown", hint="use bf16 or f32")
         self.quality: Quality = quality_of(quality)
-        self._wanted: Precision | None = precision
+        self._wanted = known(precision)
         self._running = Running(
             self.model, threads=threads_of(threads), tokens=_tokens, engine=self._engine
         )
@@ -71,20 +69,14 @@ class LocalEmbedder:
     @cached_property
     def precision(self) -> Precision:
         """What the network computes in; asks the processor if nothing was wanted."""
-        from evervec.embedders.local.engine import has_bf16, has_int8
+        from evervec.embedders.local.engine import has_int8
 
         if self.quality == "fast" and not has_int8():
             raise ConfigError(
                 "quality 'fast' is not possible: this processor shows no int8 dot products (VNNI)",
                 hint="use the default: it is as fast here, and another space",
             )
-        able = has_bf16()
-        if self._wanted == "bf16" and not able:
-            raise ConfigError(
-                "precision 'bf16' is not possible: this processor does not compute in bfloat16",
-                hint="use f32, which is another space: vectors made in bf16 are made anew",
-            )
-        return self._wanted or ("bf16" if able else "f32")
+        return possible(self._wanted)
 
     @cached_property
     def revision(self) -> str:
@@ -145,6 +137,26 @@ class LocalEmbedder:
             return Engine(graph, threads=threads, precision=precision, group=FAST_GROUP)
         arrays = tensors(stored, name=str(fetch.EXACT.path))
         return Engine(bert(FullWeights(arrays), Shape()), threads=threads, precision=precision)
+
+
+def known(precision: Precision | None) -> Precision | None:
+    """Return *precision* if there is such a one, else raise ConfigError."""
+    if precision not in {None, "bf16", "f32"}:
+        raise ConfigError(f"precision {precision!r} is unknown", hint="use bf16 or f32")
+    return precision
+
+
+def possible(wanted: Precision | None) -> Precision:
+    """Return *wanted*, or what this processor does best. Raises ConfigError if it cannot."""
+    from evervec.embedders.local.engine import has_bf16
+
+    able = has_bf16()
+    if wanted == "bf16" and not able:
+        raise ConfigError(
+            "precision 'bf16' is not possible: this processor does not compute in bfloat16",
+            hint="use f32, which is another space: vectors made in bf16 are made anew",
+        )
+    return wanted or ("bf16" if able else "f32")
 
 
 def quality_of(name: str) -> Quality:
