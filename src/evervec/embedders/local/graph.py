@@ -1,6 +1,6 @@
 """BERT as a graph of OpenVINO's own operations, from weights as they are stored.
 
-Two uses. The same weights run faster in a graph without what an exporter leaves in it: a quarter
+Two uses. The same weights run faster in a graph without what an exporter leaves in it: a fifth
 over the ONNX file that the default reads. And weights that come without a graph, as safetensors,
 need no torch to become one.
 """
