@@ -18,8 +18,8 @@ from benches.report import Line, report
 
 from evervec.batch import batches
 from evervec.embedders.local import LocalEmbedder, files
-from evervec.embedders.local.embedder import RUN_TOKENS
 from evervec.embedders.local.engine import Engine
+from evervec.embedders.local.running import RUN_TOKENS
 from evervec.embedders.local.tokens import Tokens
 
 

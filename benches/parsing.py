@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 
 from benches.corpus import paragraphs
-from benches.model import bare_rate
+from benches.model import measure
 from benches.report import Line, report
 
 from evervec.parsing import ParserProcess
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--passes", type=int, default=3)
     asked = parser.parse_args()
     texts = paragraphs(asked.texts)
-    rate = bare_rate(texts, passes=1)
+    rate = measure(texts, passes=1).texts_per_s
     spent, numbers = {}, {}
     process = ParserProcess()
     try:
@@ -78,7 +78,7 @@ def main() -> None:
             }
     finally:
         process.close()
-    rate = max(rate, bare_rate(texts, passes=1))
+    rate = max(rate, measure(texts, passes=1).texts_per_s)
     embedding = len(texts) / rate
     report(
         "parsing",

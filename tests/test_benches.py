@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent
 
 TINY = {
     "capture": ["--rows", "400", "--repeats", "1", "--wakes", "5"],
+    "fidelity": ["--texts", "40", "--queries", "10", "--passes", "1", "--against", "shipped"],
     "folder": ["1000", "2"],
     "help": ["--repeats", "1"],
     "latency": ["--edits", "4", "--rows", "4", "--pause", "0.02"],
@@ -22,6 +23,7 @@ TINY = {
     "noop": ["--files", "100", "--repeats", "1"],
     "parsing": ["40", "--passes", "1"],
     "queueing": ["--large", "4000"],
+    "rivals": ["--texts", "40", "--rounds", "1", "--no-install"],
     "search": ["--rows", "500", "--rounds", "2"],
     "search_large": ["--rows", "2000", "--rounds", "3"],
     "sync_real": ["--texts", "120"],

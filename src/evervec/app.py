@@ -55,7 +55,7 @@ class App:
             given = replace(given, queue=str(queue))
         self.settings = given
         self._clock = clock
-        self._model = model
+        self._model = given.model if model is None else model
         self._embedder: Embedder | None = None
         self._declared: dict[Scope, Declaration] = {}
         self._state: State | None = None

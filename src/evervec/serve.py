@@ -225,7 +225,9 @@ class Engine:
                 f"collection {registered.scope.collection!r} at "
                 f"{place(from_json(registered.source))} is embedded with {wanted.name}, "
                 f"and this process has {mine.name}",
-                hint="serve it from a program that gives App the same model",
+                hint="name the same one with --model, EVERVEC_MODEL or in evervec.toml "
+                "(`evervec model ls` lists them), or serve it from a program that gives App the "
+                "same model",
             )
 
     def _embedding_for(self, space: int) -> Embedding:

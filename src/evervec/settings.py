@@ -107,6 +107,8 @@ class Settings:
     """All of it."""
 
     state: str = "evervec.db"
+    model: str = "local"
+    """A model's name (local, local:fast, local:exact, static), or a folder with its files."""
     queue: str = ""
     """Another file for the queue; empty: it shares the state database."""
     worker: Work = field(default_factory=Work)

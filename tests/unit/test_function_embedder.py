@@ -222,9 +222,17 @@ def test_names_and_objects_become_models() -> None:
     assert as_embedder(pairs).model == "pairs"
 
 
-@pytest.mark.parametrize("model", ["gpt", "", 5, HashEmbedder, [pairs]])
+@pytest.mark.parametrize("model", [5, HashEmbedder, [pairs]])
 def test_what_is_no_model_is_refused_with_what_is_possible(model: object) -> None:
-    with pytest.raises(ConfigError, match=r"is not a model\n.*\"local\".*function.*token_ends"):
+    with pytest.raises(
+        ConfigError, match=r"is not a model\n.*local,.*folder.*function.*token_ends"
+    ):
+        as_embedder(model)
+
+
+@pytest.mark.parametrize("model", ["gpt", ""])
+def test_what_is_no_models_name_is_refused_with_those_there_are(model: str) -> None:
+    with pytest.raises(ConfigError, match=r"is not a model\n.*local,.*static.*folder"):
         as_embedder(model)
 
 

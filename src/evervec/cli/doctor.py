@@ -133,10 +133,10 @@ async def _model(app: App) -> Finding:
         took = time.perf_counter() - began
     except EvervecError as error:
         return _trouble("model", error)
-    return Finding(
-        fine=True,
-        what=f"model {app.space.name}: first vector after {took:.2f} s",
-    )
+    # A model of the user's own says nothing about itself.
+    about = getattr(app.embedder, "about", "")
+    told = f"model {app.space.name}: first vector after {took:.2f} s"
+    return Finding(fine=True, what=f"{told} ({about})" if about else told)
 
 
 async def _sources(app: App) -> AsyncIterator[Finding]:

@@ -18,6 +18,8 @@ def app_of(asked: argparse.Namespace) -> App:
     settings = load()
     if asked.state:
         settings = replace(settings, state=asked.state)
+    if asked.model:
+        settings = replace(settings, model=asked.model)
     return App(settings=settings)
 
 

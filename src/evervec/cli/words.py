@@ -177,6 +177,11 @@ def _operating(commands: Any) -> None:
         commands, "stage", "operating:stage", "pause, resume or drain the work", json=True
     )
     stage.add_argument("action", choices=("pause", "resume", "drain", "show"))
+    model = _command(
+        commands, "model", "models:model", "list the models, fetch what one needs", json=True
+    )
+    model.add_argument("action", choices=("ls", "fetch"))
+    model.add_argument("wanted", nargs="?", metavar="NAME", help="what to fetch: exact")
 
 
 def _command(
@@ -187,6 +192,11 @@ def _command(
     )
     command.set_defaults(run=run)
     command.add_argument("--state", metavar="FILE", help="the state database")
+    command.add_argument(
+        "--model",
+        metavar="NAME",
+        help="local, local:fast, local:exact, static, or a folder with a model's files",
+    )
     command.add_argument(
         "--tenant",
         help="whose collections; commands that list or mend cover all if it is not given",

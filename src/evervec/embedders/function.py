@@ -7,12 +7,14 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evervec.embedders.naming import NAMES, named
 from evervec.embedders.rows import unit_rows
 from evervec.errors import ConfigError, EvervecError, Permanent, Transient, Unavailable
 from evervec.ports import Embedder, Kind, Limits, Vectors
@@ -162,21 +164,21 @@ class FunctionEmbedder:
 def as_embedder(model: object) -> Embedder:
     """Return the embedder that *model* means. Raises ConfigError if it means none.
 
-    None, "local" and "minilm" mean the local model, an embedder means itself, and any other
-    callable is wrapped as a function from texts to vectors.
+    None is the local model, a text or a path a model by its name or folder, an embedder is itself,
+    and any other callable is wrapped as a function from texts to vectors.
     """
-    if model is None or (isinstance(model, str) and model in {"local", "minilm"}):
-        from evervec.embedders.local import LocalEmbedder
-
-        return LocalEmbedder()
+    if model is None or isinstance(model, (str, Path)):
+        return named("local" if model is None else model)
     if _is_embedder(model):
         return model
     if callable(model) and not isinstance(model, type):
         return FunctionEmbedder(model)
     raise ConfigError(
         f"{model!r} is not a model",
-        hint='use "local" (or "minilm"), a function from a list of texts to a list of vectors, '
-        "or an object with the attributes " + ", ".join(_SHAPE),
+        hint="use a name ("
+        + ", ".join(NAMES)
+        + "), a folder, a function from a list of texts to a "
+        "list of vectors, or an object with the attributes " + ", ".join(_SHAPE),
     )
 
 

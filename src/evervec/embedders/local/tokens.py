@@ -10,6 +10,8 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 
 from tokenizers import Encoding, Tokenizer
+from tokenizers.normalizers import Lowercase
+from tokenizers.normalizers import Sequence as InOrder
 
 WINDOW = 65_536
 """Characters of one text read at a time."""
@@ -20,15 +22,27 @@ REMEMBERED_TEXTS = 8192
 REMEMBERED_CHARS = 2048
 """Of each of them; together they bound what is remembered to some 20 MB, mostly 5."""
 
-CLS, SEP = 101, 102
-SPECIALS = 2
-
 
 class Tokens:
-    """The tokenizer. Safe for use from several threads; keeps to the caller's unless *parallel*."""
+    """The tokenizer. Safe for use from several threads; keeps to the caller's unless *parallel*.
 
-    def __init__(self, definition: bytes, *, parallel: bool = True) -> None:
+    With *bare*, a text gets no special tokens, and the white space around it none either: what a
+    tokenizer that marks the beginning of words makes of it would depend on where a text is cut.
+    """
+
+    def __init__(
+        self,
+        definition: bytes,
+        *,
+        parallel: bool = True,
+        bare: bool = False,
+        lowercase: bool = False,
+    ) -> None:
         self._tokenizer = Tokenizer.from_str(definition.decode())
+        if lowercase:
+            own = self._tokenizer.normalizer
+            steps = [Lowercase()] if own is None else [Lowercase(), own]
+            self._tokenizer.normalizer = InOrder(steps)
         # The definition cuts at 128 tokens and fills up to 128; both are decided elsewhere.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
@@ -39,10 +53,16 @@ class Tokens:
         # two of the hundred parts of time that its vector takes.
         self._remembered: dict[str, array[int]] = {}
         self._remembering = threading.Lock()
+        self._bare = bare
+        self._before, self._after = ([], []) if bare else _specials(self._tokenizer)
+        self.specials = len(self._before) + len(self._after)
+        """How many tokens stand around each text."""
+        self.known = self._tokenizer.get_vocab_size(with_added_tokens=True)
+        """How many different tokens there are."""
 
     def ids(self, texts: Sequence[str], *, most: int) -> list[list[int]]:
         """Return each text's token ids with the special ones, cut to *most*."""
-        room = most - SPECIALS
+        room = most - self.specials
         known = [self._remembered.get(text) for text in texts]
         found = [[] if ids is None else ids[:room].tolist() for ids in known]
         heads = (
@@ -54,12 +74,12 @@ class Tokens:
             # A head of white space or of endless words leaves room for what follows it.
             if len(text) > WINDOW and len(found[index]) < room:
                 found[index] = self._beginning(text, room)
-        return [[CLS, *ids, SEP] for ids in found]
+        return [[*self._before, *ids, *self._after] for ids in found]
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Return how many tokens each whole text takes, its special ones included."""
         known = [self._remembered.get(text) for text in texts]
-        counts = [SPECIALS + (0 if ids is None else len(ids)) for ids in known]
+        counts = [self.specials + (0 if ids is None else len(ids)) for ids in known]
         windows = (
             (index, window)
             for index, ids in enumerate(known)
@@ -77,11 +97,14 @@ class Tokens:
         """
         ends, start, last = array("q"), 0, 0
         for window in _windows(text):
-            encoding = self._tokenizer.encode(_clean(window), add_special_tokens=False)
+            cleaned = self._cleaned(window)
+            # What was left off the beginning counts in the places of what follows.
+            skipped = len(window) - len(window.lstrip()) if self._bare else 0
+            encoding = self._tokenizer.encode(cleaned, add_special_tokens=False)
             if len(text) <= REMEMBERED_CHARS:
                 self._remember(text, encoding.ids)
             for _, end in encoding.offsets:
-                last = max(last, start + end)
+                last = max(last, start + skipped + end)
                 ends.append(last)
             start += len(window)
         return ends
@@ -103,7 +126,7 @@ class Tokens:
 
     def _encoded(self, windows: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Encoding]]:
         for part in _slices(windows, self._slice):
-            cleaned = [_clean(window) for _, window in part]
+            cleaned = [self._cleaned(window) for _, window in part]
             if len(cleaned) == 1:
                 # On this very thread: to be handed to a busy processor costs more than a short text.
                 encodings = [self._tokenizer.encode(cleaned[0], add_special_tokens=False)]
@@ -111,6 +134,19 @@ class Tokens:
                 encodings = self._tokenizer.encode_batch_fast(cleaned, add_special_tokens=False)
             for (index, _), encoding in zip(part, encodings, strict=True):
                 yield index, encoding
+
+    def _cleaned(self, window: str) -> str:
+        return _clean(window).strip() if self._bare else _clean(window)
+
+
+def _specials(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+    """Return the ids that the tokenizer puts before and after a text."""
+    encoding = tokenizer.encode("a", add_special_tokens=True)
+    marks = encoding.special_tokens_mask
+    if 0 not in marks:
+        return encoding.ids, []
+    first, last = marks.index(0), len(marks) - marks[::-1].index(0)
+    return encoding.ids[:first], encoding.ids[last:]
 
 
 def _windows(text: str) -> Iterator[str]:
