@@ -69,15 +69,18 @@ class Scan:
         distances = coded.distances(code_of(self._query))[:end]
         if view.dead.any():
             distances[view.dead[:end]] = FAR
+        self.coded, self._distances = True, distances
         # What came after the codes is compared in any case.
-        tail = np.arange(end, len(view.chunks))
         if self._allowed is not None:
             others = np.ones(end, np.bool_)
             others[self._allowed[self._allowed < end]] = False
             distances[others] = FAR
-            tail = self._allowed[self._allowed >= end]
-        self.coded, self._distances = True, distances
-        self._rows, self._scores = tail, self._compare(tail)
+            self._rows = self._allowed[self._allowed >= end]
+            self._scores = self._compare(self._rows)
+        else:
+            self._rows = np.arange(end, len(view.chunks))
+            self._scores = np.vecdot(view.matrix[end:], self._query)
+            self._scores[view.dead[end:]] = -np.inf
 
     def _further(self, depth: int) -> int:
         """Return how far to read: until no row further off can be among the *depth* nearest."""
