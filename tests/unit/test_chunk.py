@@ -125,6 +125,64 @@ def test_a_hash_in_a_fence_is_no_heading_and_a_fence_that_fits_stays_whole():
     assert any(fence in part.text for part in chunks)
 
 
+def test_each_part_of_a_table_carries_the_names_of_its_columns():
+    rows = "".join(f"| item {n} | {n * 7} euros | {n % 5} days |\n" for n in range(60))
+    text = f"# Prices\n\nAll of them:\n\n| thing | costs | takes |\n|---|--:|--:|\n{rows}\nThe end."
+
+    chunks = cut(text, kind="markdown", tokens=WordPieces(), recipe=ChunkRecipe(tokens_max=64))
+
+    assert len(chunks) > 10
+    inside = [part for part in chunks if part.text.startswith("| item")]
+    assert {part.heading for part in inside} == {"Prices > thing | costs | takes"}
+    assert {part.heading for part in chunks if part not in inside} == {"Prices"}
+    counts = WordPieces().count_tokens([part.embedded for part in chunks])
+    assert all(count <= 64 for count in counts)
+
+
+def test_a_table_is_cut_between_its_rows():
+    rows = "".join(f"| {'word ' * 9}{n} | {n} |\n" for n in range(40))
+
+    chunks = cut(
+        f"| a | b |\n|---|---|\n{rows}", kind="markdown", recipe=ChunkRecipe(tokens_max=64)
+    )
+
+    assert all(part.text.startswith("|") and part.text.endswith("|") for part in chunks)
+
+
+def test_long_names_of_columns_are_not_carried():
+    header = "| " + " ".join(f"name{n}" for n in range(30)) + " | b |\n|---|---|\n"
+    text = header + "| one | two |\n" * 60
+
+    chunks = cut(text, kind="markdown", recipe=ChunkRecipe(tokens_max=64))
+
+    assert {part.heading for part in chunks} == {""}
+
+
+def test_the_sentences_of_scripts_without_spaces_stay_whole():
+    sentences = [f"第{n}条の規定は、すべての利用者に等しく適用される。" for n in range(40)]
+
+    chunks = cut("".join(sentences), tokens=WordPieces(), recipe=ChunkRecipe(tokens_max=64))
+
+    assert len(chunks) > 10
+    assert all(part.text.startswith("第") and part.text.endswith("。") for part in chunks)
+
+
+def test_the_items_of_a_list_stay_whole():
+    items = "".join(f"- item {n} goes on\n  in a second line, to its end {n}.\n" for n in range(40))
+
+    chunks = cut(f"What to do:\n\n{items}", kind="markdown", recipe=ChunkRecipe(tokens_max=64))
+
+    assert len(chunks) > 5
+    assert all(part.text.endswith(".") for part in chunks)
+    assert all(part.text.startswith(("- item", "What")) for part in chunks)
+
+
+def test_front_matter_is_no_heading():
+    text = "---\ntitle: A page\ntags: [one]\n---\n\n# Page\n\nWords.\n"
+
+    assert [part.heading for part in cut(text, kind="markdown")] == ["", "Page"]
+
+
 def test_small_neighbours_below_level_two_share_a_chunk():
     text = "## Q\n\nintro\n\n### One\n\nyes\n\n### Two\n\nno\n\n## R\n\nend"
 

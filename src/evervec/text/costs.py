@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import chain
 from operator import sub
 from typing import Protocol
@@ -11,7 +12,7 @@ from evervec.text.sections import Section
 
 _SPECIAL = 2
 """Tokens that models put around a text, at least."""
-_JOINT = " > "
+JOINT = " > "
 _WORD_MOST = 32
 """Tokens of more characters stand for words the tokenizer gave up on: see `Costs`."""
 
@@ -35,33 +36,36 @@ class Costs:
     """
 
     def __init__(self, text: str, start: int, end: int, tokens: TokenEnds) -> None:
-        ends = [*tokens.token_ends(text[start:end]), end - start]
-        if max(map(sub, ends, chain([0], ends))) <= _WORD_MOST:
-            # Nearly every text: worth a pass of its own that runs in C.
-            self.ends = [start + after for after in ends[:-1]]
-            return
-        self.ends = []
-        last = start
-        for after in ends:
-            at = start + after
-            if at - last > _WORD_MOST:
-                word = text[last:at].strip()
-                if len(word) > _WORD_MOST:
-                    begin = text.index(word[0], last)
-                    self.ends.extend(range(begin + 1, begin + len(word)))
-            self.ends.append(at)
-            last = at
-        # The end of the text is no token, it only bounds the last stretch.
-        self.ends.pop()
-
-    def until(self, at: int) -> int:
-        """Return the cost of everything before *at*."""
-        return bisect_right(self.ends, at)
+        self._ends = _ends(text, start, end, tokens)
+        self.until = partial(bisect_right, self._ends)
+        """Returns the cost of everything before a place. Asked so often that a method is too slow."""
 
     def back(self, at: int, count: int) -> int:
         """Return where the *count* tokens before *at* begin."""
         before = self.until(at) - count
-        return self.ends[before - 1] if before > 0 else 0
+        return self._ends[before - 1] if before > 0 else 0
+
+
+def _ends(text: str, start: int, end: int, tokens: TokenEnds) -> list[int]:
+    told = [*tokens.token_ends(text[start:end]), end - start]
+    if max(map(sub, told, chain([0], told))) <= _WORD_MOST:
+        # Nearly every text: worth a pass of its own that runs in C.
+        told.pop()
+        return [start + after for after in told] if start else told
+    ends: list[int] = []
+    last = start
+    for after in told:
+        at = start + after
+        if at - last > _WORD_MOST:
+            word = text[last:at].strip()
+            if len(word) > _WORD_MOST:
+                begin = text.index(word[0], last)
+                ends.extend(range(begin + 1, begin + len(word)))
+        ends.append(at)
+        last = at
+    # The end of the text is no token, it only bounds the last stretch.
+    ends.pop()
+    return ends
 
 
 class Headings:
@@ -72,7 +76,7 @@ class Headings:
         titles = list(dict.fromkeys(chain.from_iterable(paths)))
         self._most = recipe.tokens_max // 4
         self._tokens = tokens
-        self.special, joint, *counts = tokens.count_tokens(["", _JOINT, *titles])
+        self.special, joint, *counts = tokens.count_tokens(["", JOINT, *titles])
         self._costs = {
             title: count - self.special for title, count in zip(titles, counts, strict=True)
         }
@@ -98,4 +102,4 @@ class Headings:
         if not kept and path:
             ends = self._tokens.token_ends(path[-1])
             return path[-1][: ends[self._most - 3]].rstrip(), self._most
-        return (_JOINT.join(reversed(kept)), cost) if kept else ("", 0)
+        return (JOINT.join(reversed(kept)), cost) if kept else ("", 0)

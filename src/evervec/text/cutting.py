@@ -6,7 +6,7 @@ from typing import Any
 
 from evervec.errors import ConfigError
 
-ALGORITHM = 1
+ALGORITHM = 2
 """Grows when the same text would be cut elsewhere, so that collections are cut anew knowingly."""
 TOKENS_LEAST = 32
 TOKENS_MOST = 32_768

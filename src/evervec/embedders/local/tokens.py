@@ -8,8 +8,11 @@ in the middle of a word, which may then count differently.
 import threading
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 
 from tokenizers import Encoding, Tokenizer
+
+from evervec.embedders.local.runs import Runs
 
 WINDOW = 65_536
 """Characters of one text read at a time."""
@@ -32,6 +35,7 @@ class Tokens:
         # The definition cuts at 128 tokens and fills up to 128; both are decided elsewhere.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
+        self._runs = Runs(self._tokenizer)
         # The tokenizer spreads what it gets at once over every processor of the machine.
         self._slice = SLICE if parallel else 1
         # A text is asked for three times: where its tokens end, how many they are, which they are.
@@ -75,14 +79,18 @@ class Tokens:
 
         Ends never fall back. Pieces of one character that was taken apart share its end.
         """
-        ends, start, last = array("q"), 0, 0
+        if len(text) <= REMEMBERED_CHARS:
+            encoding = self._tokenizer.encode(_clean(text), add_special_tokens=False)
+            self._remember(text, encoding.ids)
+            return _ends(encoding)
+        ends, start = array("q"), 0
         for window in _windows(text):
-            encoding = self._tokenizer.encode(_clean(window), add_special_tokens=False)
-            if len(text) <= REMEMBERED_CHARS:
-                self._remember(text, encoding.ids)
-            for _, end in encoding.offsets:
-                last = max(last, start + end)
-                ends.append(last)
+            cleaned = _clean(window)
+            if self._runs.able(cleaned):
+                found = self._runs.ends(cleaned)
+            else:
+                found = _ends(self._tokenizer.encode(cleaned, add_special_tokens=False))
+            ends.extend([start + end for end in found] if start else found)
             start += len(window)
         return ends
 
@@ -108,6 +116,10 @@ class Tokens:
             )
             for (index, _), encoding in zip(part, encodings, strict=True):
                 yield index, encoding
+
+
+def _ends(encoding: Encoding) -> list[int]:
+    return list(accumulate((end for _, end in encoding.offsets), max))
 
 
 def _windows(text: str) -> Iterator[str]:
