@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from evervec.model import Document
+from evervec.model import Document, encode_id
 from evervec.recipe import Recipe
 from evervec.text.chunk import ChunkRecipe
 from evervec.text.digest import text_digest
@@ -23,7 +23,7 @@ class Words:
 
 
 PAGE = Document(
-    7,
+    encode_id(7),
     {"title": "Tea", "body": " ".join(f"Sentence {n} of the text." for n in range(90)), "price": 3},
     {"path": "a.md", "modified": 5},
 )

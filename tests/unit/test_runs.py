@@ -46,12 +46,18 @@ def test_the_tokens_of_runs_end_where_those_of_the_text_do(text):
         assert runs().ends(text) == told(text)
         # From memory as well.
         assert runs().ends(text) == told(text)
+        assert runs().counts(["", text, text]) == [0, len(told(text)), len(told(text))]
 
 
 def test_a_long_text_has_the_same_ends_in_all_its_windows():
     text = "Where the tokens end, naïvely or not; 漢字 too. " * 3000 + "x" * 200
 
     assert list(Tokens(files.tokenizer()).ends(text)) == told(text)
+    assert Tokens(files.tokenizer()).count([text, "", text]) == [
+        len(told(text)) + 2,
+        2,
+        len(told(text)) + 2,
+    ]
 
 
 def test_a_text_that_spells_a_special_token_is_read_as_a_whole():
@@ -59,6 +65,7 @@ def test_a_text_that_spells_a_special_token_is_read_as_a_whole():
 
     assert not runs().able(text)
     assert list(Tokens(files.tokenizer()).ends(text)) == told(text)
+    assert Tokens(files.tokenizer()).count(["before", text]) == [3, len(told(text)) + 2]
 
 
 def test_other_kinds_of_tokenizers_are_left_to_themselves():

@@ -65,13 +65,19 @@ class Tokens:
         known = [self._remembered.get(text) for text in texts]
         counts = [SPECIALS + (0 if ids is None else len(ids)) for ids in known]
         windows = (
-            (index, window)
+            (index, _clean(window))
             for index, ids in enumerate(known)
             if ids is None
             for window in _windows(texts[index])
         )
-        for index, encoding in self._encoded(windows):
-            counts[index] += len(encoding)
+        for part in _slices(windows, SLICE):
+            by_runs = [(index, window) for index, window in part if self._runs.able(window)]
+            sizes = self._runs.counts([window for _, window in by_runs])
+            for (index, _), size in zip(by_runs, sizes, strict=True):
+                counts[index] += size
+            others = [(index, window) for index, window in part if not self._runs.able(window)]
+            for index, encoding in self._encoded(others):
+                counts[index] += len(encoding)
         return counts
 
     def ends(self, text: str) -> Sequence[int]:
