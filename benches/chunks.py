@@ -38,7 +38,7 @@ LEAST = 4_000
 UNBROKEN = 40_000
 TOKENIZER = Path(evervec.__file__).parent / "embedders" / "local" / "tokenizer.json"
 CUTTING = "structure, cutting and hashing"
-OURS, BARE = "Evervec", "Evervec, text alone"
+OURS, CARRYING = "Evervec", "Evervec, headings embedded"
 
 
 def main() -> None:
@@ -98,12 +98,12 @@ def _cases(texts: Sequence[str], count: int) -> dict[str, list[tuple[str, str]]]
 def _splits(
     texts: Sequence[str], tokens_max: int, *, alone: bool
 ) -> list[tuple[str, list[list[Part]] | str]]:
-    with_headings = ChunkRecipe(tokens_max=tokens_max)
-    text_alone = ChunkRecipe(tokens_max=tokens_max, heading_context=False)
+    text_alone = ChunkRecipe(tokens_max=tokens_max)
+    with_headings = ChunkRecipe(tokens_max=tokens_max, heading_context=True)
     tokens = _Counting()
     found: list[tuple[str, list[list[Part]] | str]] = [
-        (OURS, [_ours(text, tokens, with_headings) for text in texts]),
-        (BARE, [_ours(text, tokens, text_alone) for text in texts]),
+        (OURS, [_ours(text, tokens, text_alone) for text in texts]),
+        (CARRYING, [_ours(text, tokens, with_headings) for text in texts]),
     ]
     for name in PACKAGES if not alone else ():
         parts = split(
@@ -241,7 +241,7 @@ def _stability_lines(found: dict[str, dict[str, Any] | str], cases: Sequence[str
     for what in cases:
         for measure in ("median", "worst"):
             best = min((of[what]["chunks"][measure] for of in others), default=None)
-            for name in (OURS, BARE) if "heading" in what else (OURS,):
+            for name in (OURS, CARRYING) if "heading" in what else (OURS,):
                 mine = found[name]
                 if isinstance(mine, dict):
                     share = mine[what]["chunks"][measure]

@@ -1,6 +1,6 @@
 """How well search finds: what each choice of chunks, precision and ranking is worth. JSON to stdout.
 
-    python -m benches.quality [--docs FOLDER] [--library 60] [--each 200]
+    python -m benches.quality [--docs FOLDER] [--library 30] [--each 200]
 
 The questions are those of `benches.questions`. Every chunk is published as a document of its own in a
 real store, so that passages are ranked and not pages, and every ranking is the store's. A chunk is
@@ -17,6 +17,7 @@ anew, and of the 10,000 differences the middle 95 % are told.
 import argparse
 import asyncio
 import math
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ from numpy.typing import NDArray
 from evervec.embedders.local import LocalEmbedder
 from evervec.embedders.local.embedder import Precision
 from evervec.errors import ConfigError
-from evervec.fusion import RANK_OFFSET, fuse
+from evervec.fusion import RANK_OFFSET, WORDS_AND_VECTORS, fuse
 from evervec.model import Chunk, Key, Piece, Publication, Scope, encode_id
 from evervec.ports import Query, Vector, Vectors
 from evervec.sqlite.database import Database
@@ -63,12 +64,12 @@ class Way:
 WAYS: dict[str, Way] = {
     DEFAULT: Way(),
     BASELINE: Way(None, "f32"),
+    "headings embedded": Way(ChunkRecipe(heading_context=True)),
     **{
         f"chunks of {most} tokens": Way(ChunkRecipe(tokens_max=most))
-        for most in (64, 128, 192, 256)
+        for most in (128, 256, 64, 192)
     },
     "an overlap of 40 tokens": Way(ChunkRecipe(overlap=40)),
-    "no headings": Way(ChunkRecipe(heading_context=False)),
     **{f"precision {each}": Way(precision=each) for each in get_args(Precision)},
 }
 
@@ -107,7 +108,11 @@ class Bench:
         found: dict[str, Ranked | str] = {}
         for name, way in ways.items():
             try:
-                found[name] = await self._ranked(name, way)
+                ranked = await self._ranked(name, way)
+                found[name] = ranked
+                hybrid = told(scored(self._tests.questions, ranked.piled, joined(ranked)))
+                # It takes minutes; whoever waits may see how far it is.
+                print(f"quality: {name}: hybrid {hybrid}", file=sys.stderr, flush=True)
             except ConfigError as error:
                 found[name] = str(error)
         await self._store.close()
@@ -201,27 +206,14 @@ def _hits(question: Question, piled: Piled, number: int) -> bool:
     return 2 * shared >= min(one.end - one.start, question.end - question.start)
 
 
-def joined(found: Ranked, *, offset: int = RANK_OFFSET, words: float = 0.5) -> list[list[int]]:
-    """Join each question's two rankings; with the words' share at one half, as the product does."""
-    if words == 0.5:
-        return [
-            [number for number, _ in fuse(pair, offset=offset)]
-            for pair in zip(found.lexical, found.dense, strict=True)
-        ]
+def joined(
+    found: Ranked, *, offset: int = RANK_OFFSET, words: float = WORDS_AND_VECTORS[0]
+) -> list[list[int]]:
+    """Join each question's two rankings, as the store does it."""
     return [
-        _weighted({0: lexical, 1: dense}, (words, 1 - words), offset)
-        for lexical, dense in zip(found.lexical, found.dense, strict=True)
+        [number for number, _ in fuse(pair, weights=(words, 1 - words), offset=offset)]
+        for pair in zip(found.lexical, found.dense, strict=True)
     ]
-
-
-def _weighted(
-    rankings: Mapping[int, Sequence[int]], weights: Sequence[float], offset: int
-) -> list[int]:
-    scores: dict[int, float] = {}
-    for which, ranking in rankings.items():
-        for rank, number in enumerate(ranking, 1):
-            scores[number] = scores.get(number, 0.0) + weights[which] / (offset + rank)
-    return sorted(scores, key=lambda number: (-scores[number], number))
 
 
 def compared(better: Scores, worse: Scores) -> dict[str, Any]:
@@ -250,7 +242,7 @@ def told(scores: Scores) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--docs", type=Path, help="a folder with Python's documentation in HTML")
-    parser.add_argument("--library", type=int, default=60, help="how many of the library's pages")
+    parser.add_argument("--library", type=int, default=30, help="how many of the library's pages")
     parser.add_argument("--each", type=int, default=200, help="the most questions of a kind")
     asked = parser.parse_args()
     tests = test_set(asked.docs, library=asked.library, each=asked.each)

@@ -188,7 +188,7 @@ class _Cutter:
             return [_Draft(run, span, budget, overlap)]
         places = _Places(self._text, run)
         spans = pack(self._text, span, cost=self._costs.until, places=places, budget=budget)
-        tables = places.tables(*span) if self._recipe.heading_context else []
+        tables = places.tables(*span)
         return [
             _Draft(run, part, budget, overlap, self._columns(tables, part[0], budget))
             for part in spans
@@ -249,7 +249,8 @@ class _Cutter:
         if body and draft.overlap:
             start = self._overlapped(draft)
         start = end - len(self._text[start:end].lstrip())
-        return Chunk(self._text[start:end], start, end, heading)
+        context = self._recipe.heading_context
+        return Chunk(self._text[start:end], start, end, heading, heading_context=context)
 
     def _overlapped(self, draft: _Draft) -> int:
         """Return where the tokens to repeat begin, at a word's beginning if there is one."""

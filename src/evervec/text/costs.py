@@ -72,9 +72,10 @@ class Headings:
     """What is put above each section's chunks, and what it costs."""
 
     def __init__(self, sections: Iterable[Section], tokens: TokenEnds, recipe: ChunkRecipe) -> None:
-        paths = {section.path for section in sections} if recipe.heading_context else set()
+        paths = {section.path for section in sections}
         titles = list(dict.fromkeys(chain.from_iterable(paths)))
         self._most = recipe.tokens_max // 4
+        self._embedded = recipe.heading_context
         self._tokens = tokens
         self.special, joint, *counts = tokens.count_tokens(["", JOINT, *titles])
         self._costs = {
@@ -85,9 +86,13 @@ class Headings:
         self._shown: dict[tuple[str, ...], tuple[str, int]] = {}
 
     def of(self, path: tuple[str, ...]) -> tuple[str, int]:
-        """Return the heading line for *path* and its tokens; the outermost go if it is long."""
+        """Return the heading line for *path* and its tokens; the outermost go if it is long.
+
+        What is not embedded takes no tokens.
+        """
         if path not in self._shown:
-            self._shown[path] = self._made(path) if self._costs else ("", 0)
+            line, cost = self._made(path)
+            self._shown[path] = line, cost if self._embedded else 0
         return self._shown[path]
 
     def _made(self, path: tuple[str, ...]) -> tuple[str, int]:
