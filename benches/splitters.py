@@ -58,7 +58,8 @@ def split(
             check=True,
         )
     except (OSError, subprocess.CalledProcessError) as error:
-        return f"{PACKAGES[name]}: {error}"
+        # What went wrong inside stands in stderr already.
+        return f"{PACKAGES[name]}: {type(error).__name__}"
     return [[(name, size, count) for name, size, count in row] for row in json.loads(done.stdout)]
 
 
