@@ -1,4 +1,4 @@
-"""Writes the table in docs/benchmarks.md from the results in benches/results/.
+"""Writes the tables in docs/benchmarks.md and docs/quality.md from the results in benches/results/.
 
 python -m benches.table
 """
@@ -7,8 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benches.quality_page import filled
+
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
+QUALITY = HERE.parent / "docs" / "quality.md"
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 
 
@@ -20,6 +23,8 @@ def main() -> None:
     results = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     page = f"{before}{BEGIN}\n\n{table(results)}\n{END}{after}"
     PAGE.write_text(page, encoding="utf-8")
+    by_name = {result["bench"]: result for result in results}
+    QUALITY.write_text(filled(QUALITY.read_text(encoding="utf-8"), by_name), encoding="utf-8")
 
 
 def table(results: list[dict[str, Any]]) -> str:

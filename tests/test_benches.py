@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benches.quality_page import TABLES, filled
 from benches.table import table
 
 ROOT = Path(__file__).parent.parent
 
 TINY = {
     "capture": ["--rows", "400", "--repeats", "1", "--wakes", "5"],
+    "chunks": ["--edits", "2", "--alone", "--folder", "docs", "--passes", "1"],
     "fidelity": ["--texts", "40", "--queries", "10", "--passes", "1", "--against", "shipped"],
     "folder": ["1000", "2"],
     "help": ["--repeats", "1"],
@@ -22,6 +24,7 @@ TINY = {
     "model": ["64", "--passes", "1"],
     "noop": ["--files", "100", "--repeats", "1"],
     "parsing": ["40", "--passes", "1"],
+    "quality": ["--docs", "tests/data/manual", "--each", "4"],
     "queueing": ["--large", "4000"],
     "rivals": ["--texts", "40", "--rounds", "1", "--no-install"],
     "search": ["--rows", "500", "--rounds", "2"],
@@ -57,6 +60,10 @@ def test_a_benchmark_tells_its_numbers_and_whether_its_targets_are_met(name: str
     for line in result["lines"]:
         assert {"what", "value", "unit", "target", "bound", "met"} <= line.keys()
     assert name in table([result])
+    page = "".join(f"<!-- {each} --><!-- end of {each} -->" for each in TABLES)
+    assert filled(page, {name: result}).count("| --- |") == sum(
+        bench == name for bench, _ in TABLES.values()
+    )
     if name == "sync_stub":
         for what, scenario in result["numbers"]["scenarios"].items():
             assert scenario["embedded"] == scenario["necessary"], what

@@ -219,14 +219,17 @@ class Chunk:
     start: int
     end: int
     heading: str = ""
-    """The path of headings above it, `Guide > Install`; part of what is embedded."""
+    """The path of headings above it, `Guide > Install`: for people, and found by its words."""
     page: int | None = None
     """The page, slide or sheet on which it begins; the first is 1."""
+    heading_context: bool = True
+    """Whether the heading is part of what is embedded."""
 
     @property
     def embedded(self) -> str:
         """Return the text that goes to the model."""
-        return f"{self.heading}\n{self.text}" if self.heading else self.text
+        carried = self.heading and self.heading_context
+        return f"{self.heading}\n{self.text}" if carried else self.text
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,9 +68,9 @@ TEXTS = st.lists(PIECES | st.text(max_size=8), max_size=60).map("".join)
 
 
 @settings(max_examples=150, deadline=None)
-@given(TEXTS, st.sampled_from(["markdown", "plain"]), st.sampled_from([0, 5, 16]))
-def test_chunks_hold_the_whole_text_within_the_limit(text, kind, overlap):
-    recipe = ChunkRecipe(tokens_max=32, overlap=overlap)
+@given(TEXTS, st.sampled_from(["markdown", "plain"]), st.sampled_from([0, 5, 16]), st.booleans())
+def test_chunks_hold_the_whole_text_within_the_limit(text, kind, overlap, context):
+    recipe = ChunkRecipe(tokens_max=32, overlap=overlap, heading_context=context)
 
     chunks = cut(text, kind=kind, tokens=WordPieces(), recipe=recipe)
 
@@ -100,16 +100,20 @@ def test_chunks_carry_the_headings_above_them():
     ]
 
 
-def test_without_heading_context_the_text_alone_is_embedded():
-    (part,) = cut("# A\n\nb", kind="markdown", recipe=ChunkRecipe(heading_context=False))
+def test_headings_are_told_and_embedded_only_if_asked_for():
+    (plain,) = cut("# A\n\nb", kind="markdown")
+    (carrying,) = cut("# A\n\nb", kind="markdown", recipe=ChunkRecipe(heading_context=True))
 
-    assert part.embedded == "# A\n\nb"
+    assert plain.heading == carrying.heading == "A"
+    assert plain.embedded == "# A\n\nb"
+    assert carrying.embedded == "A\n# A\n\nb"
 
 
 def test_a_long_heading_leaves_room_for_the_text():
     text = f"# {'very ' * 200}long\n\n## Inner\n\n" + "word " * 100
 
-    chunks = cut(text, kind="markdown", recipe=SMALL)
+    recipe = ChunkRecipe(tokens_max=32, heading_context=True)
+    chunks = cut(text, kind="markdown", recipe=recipe)
 
     assert all(n <= 32 for n in Quick().count_tokens([part.embedded for part in chunks]))
     assert chunks[-1].heading == "Inner"
@@ -123,6 +127,65 @@ def test_a_hash_in_a_fence_is_no_heading_and_a_fence_that_fits_stays_whole():
 
     assert {part.heading for part in chunks} == {"A"}
     assert any(fence in part.text for part in chunks)
+
+
+def test_each_part_of_a_table_carries_the_names_of_its_columns():
+    rows = "".join(f"| item {n} | {n * 7} euros | {n % 5} days |\n" for n in range(60))
+    text = f"# Prices\n\nAll of them:\n\n| thing | costs | takes |\n|---|--:|--:|\n{rows}\nThe end."
+
+    recipe = ChunkRecipe(tokens_max=64, heading_context=True)
+    chunks = cut(text, kind="markdown", tokens=WordPieces(), recipe=recipe)
+
+    assert len(chunks) > 10
+    inside = [part for part in chunks if part.text.startswith("| item")]
+    assert {part.heading for part in inside} == {"Prices > thing | costs | takes"}
+    assert {part.heading for part in chunks if part not in inside} == {"Prices"}
+    counts = WordPieces().count_tokens([part.embedded for part in chunks])
+    assert all(count <= 64 for count in counts)
+
+
+def test_a_table_is_cut_between_its_rows():
+    rows = "".join(f"| {'word ' * 9}{n} | {n} |\n" for n in range(40))
+
+    chunks = cut(
+        f"| a | b |\n|---|---|\n{rows}", kind="markdown", recipe=ChunkRecipe(tokens_max=64)
+    )
+
+    assert all(part.text.startswith("|") and part.text.endswith("|") for part in chunks)
+
+
+def test_long_names_of_columns_are_not_carried():
+    header = "| " + " ".join(f"name{n}" for n in range(30)) + " | b |\n|---|---|\n"
+    text = header + "| one | two |\n" * 60
+
+    chunks = cut(text, kind="markdown", recipe=ChunkRecipe(tokens_max=64))
+
+    assert {part.heading for part in chunks} == {""}
+
+
+def test_the_sentences_of_scripts_without_spaces_stay_whole():
+    sentences = [f"第{n}条の規定は、すべての利用者に等しく適用される。" for n in range(40)]
+
+    chunks = cut("".join(sentences), tokens=WordPieces(), recipe=ChunkRecipe(tokens_max=64))
+
+    assert len(chunks) > 10
+    assert all(part.text.startswith("第") and part.text.endswith("。") for part in chunks)
+
+
+def test_the_items_of_a_list_stay_whole():
+    items = "".join(f"- item {n} goes on\n  in a second line, to its end {n}.\n" for n in range(40))
+
+    chunks = cut(f"What to do:\n\n{items}", kind="markdown", recipe=ChunkRecipe(tokens_max=64))
+
+    assert len(chunks) > 5
+    assert all(part.text.endswith(".") for part in chunks)
+    assert all(part.text.startswith(("- item", "What")) for part in chunks)
+
+
+def test_front_matter_is_no_heading():
+    text = "---\ntitle: A page\ntags: [one]\n---\n\n# Page\n\nWords.\n"
+
+    assert [part.heading for part in cut(text, kind="markdown")] == ["", "Page"]
 
 
 def test_small_neighbours_below_level_two_share_a_chunk():
@@ -246,14 +309,14 @@ def test_one_word_changes_at_most_three_chunks_by_the_models_own_tokens():
 def test_a_word_of_a_heading_changes_the_chunks_below_it_only_if_they_carry_it():
     """What is embedded is the heading and the text, so the promise of three is the text's."""
     text = "# Old title\n\n" + text_of("paragraphs", random.Random(3))
-    bare_text = ChunkRecipe(heading_context=False)
+    carrying = ChunkRecipe(heading_context=True)
 
     def changes(recipe):
         renamed = cut(text.replace("Old", "New", 1), kind="markdown", recipe=recipe)
         return changed(cut(text, kind="markdown", recipe=recipe), renamed)
 
-    assert changes(bare_text) == 1
-    assert changes(ChunkRecipe()) == len(cut(text, kind="markdown"))
+    assert changes(ChunkRecipe()) == 1
+    assert changes(carrying) == len(cut(text, kind="markdown", recipe=carrying))
 
 
 def test_memory_does_not_grow_with_the_text():
@@ -281,7 +344,7 @@ def test_options_out_of_bounds_are_refused(options):
 
 
 def test_a_recipe_survives_being_stored_with_the_version_of_the_algorithm():
-    recipe = ChunkRecipe(tokens_max=64, overlap=8, heading_context=False)
+    recipe = ChunkRecipe(tokens_max=64, overlap=8, heading_context=True)
 
     assert ChunkRecipe.from_json(recipe.to_json()) == recipe
     assert recipe.to_json()["algorithm"] == ALGORITHM

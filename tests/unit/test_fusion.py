@@ -21,8 +21,15 @@ def test_what_is_in_both_rankings_goes_before_what_leads_one():
 
 def test_the_score_is_the_scaled_sum_of_reciprocal_ranks():
     scores = dict(fuse([["a", "b"], ["b"]]))
-    assert scores["a"] == pytest.approx(1 / 61 / (2 / 61))
-    assert scores["b"] == pytest.approx((1 / 62 + 1 / 61) / (2 / 61))
+    assert scores["a"] == pytest.approx(1 / 11 / (2 / 11))
+    assert scores["b"] == pytest.approx((1 / 12 + 1 / 11) / (2 / 11))
+
+
+def test_a_ranking_that_weighs_more_decides_among_first_places():
+    found = fuse([["a", "b"], ["b", "a"], ["c"]], weights=(1, 2, 4))
+
+    assert [thing for thing, _ in found] == ["c", "b", "a"]
+    assert dict(fuse([["a"], ["a"]], weights=(1, 3)))["a"] == pytest.approx(1)
 
 
 def test_ties_go_by_the_order_given():

@@ -17,9 +17,9 @@ from evervec.model import Chunk
 from evervec.text.blocks import Block, Kind, plain_blocks
 from evervec.text.boundaries import WITHIN, Level, items, rows
 from evervec.text.code import code_blocks
-from evervec.text.costs import Costs, Headings, TokenEnds
+from evervec.text.costs import JOINT, Costs, Headings, TokenEnds
 from evervec.text.cutting import ALGORITHM, ChunkRecipe
-from evervec.text.markdown import markdown_blocks
+from evervec.text.markdown import header_row, markdown_blocks
 from evervec.text.pack import Span, pack
 from evervec.text.sections import Section, batches
 
@@ -76,6 +76,8 @@ class _Draft:
     budget: int
     overlap: int
     """How many tokens of the chunk before are repeated."""
+    columns: str = ""
+    """If it begins within a table, that table's first row."""
 
 
 class _Places:
@@ -108,6 +110,17 @@ class _Places:
         if level in {Level.LINE, Level.SENTENCE} and self._headings:
             return [at for at in found if not self._in_heading(at)]
         return list(found)
+
+    def tables(self, start: int, end: int) -> list[tuple[Block, Span]]:
+        """Return the tables that reach into a span, each with the place of its first row."""
+        found = []
+        for block in self._rows[bisect_right(self._row_ends, start) :]:
+            if block.start >= end:
+                break
+            header = header_row(self._text, block) if block.kind is Kind.ROWS else None
+            if header is not None:
+                found.append((block, header))
+        return found
 
     def _rowed(self, start: int, end: int) -> Iterator[Block]:
         for block in self._rows[bisect_right(self._row_ends, start) :]:
@@ -173,9 +186,26 @@ class _Cutter:
         return recipe.tokens_max - self._headings.special - heading - recipe.overlap
 
     def _cut(self, run: _Run, span: Span, budget: int, overlap: int) -> list[_Draft]:
+        if self._cost(*span) <= budget:
+            return [_Draft(run, span, budget, overlap)]
         places = _Places(self._text, run)
         spans = pack(self._text, span, cost=self._costs.until, places=places, budget=budget)
-        return [_Draft(run, part, budget, overlap) for part in spans]
+        tables = places.tables(*span)
+        return [
+            _Draft(run, part, budget, overlap, self._columns(tables, part[0], budget))
+            for part in spans
+        ]
+
+    def _columns(self, tables: Sequence[tuple[Block, Span]], at: int, budget: int) -> str:
+        """Return what names the columns at *at*, if a table was cut there: its rows alone say little."""
+        within = bisect_left(tables, at, key=lambda table: table[0].start) - 1
+        if within < 0:
+            return ""
+        block, (start, end) = tables[within]
+        if not end <= at < block.end or self._cost(start, end) > budget // 4:
+            return ""
+        cells = (cell.strip() for cell in self._text[start:end].split("|"))
+        return " | ".join(cell for cell in cells if cell)
 
     def _fitting(self, drafts: Sequence[_Draft]) -> Iterator[_Draft]:
         """Count the doubtful drafts by themselves, and cut again those that are too large."""
@@ -202,8 +232,8 @@ class _Cutter:
                 yield draft
 
     def _doubtful(self, draft: _Draft) -> bool:
-        """Say whether its cost may be wrong: it is near the limit, or cut within a word."""
-        if self._cost(*draft.span) > draft.budget - _SLACK:
+        """Say whether its cost may be wrong: near the limit, with columns, or cut within a word."""
+        if draft.columns or self._cost(*draft.span) > draft.budget - _SLACK:
             return True
         start, end = draft.run.span
         return any(
@@ -214,13 +244,15 @@ class _Cutter:
 
     def _chunk(self, draft: _Draft) -> Chunk:
         start, end = draft.span
-        heading = self._headings.of(draft.run.path(draft.span))[0]
+        path = self._headings.of(draft.run.path(draft.span))[0], draft.columns
+        heading = JOINT.join(filter(None, path))
         body = self._text[start:end].rstrip()
         end = start + len(body)
         if body and draft.overlap:
             start = self._overlapped(draft)
         start = end - len(self._text[start:end].lstrip())
-        return Chunk(self._text[start:end], start, end, heading)
+        context = self._recipe.heading_context
+        return Chunk(self._text[start:end], start, end, heading, heading_context=context)
 
     def _overlapped(self, draft: _Draft) -> int:
         """Return where the tokens to repeat begin, at a word's beginning if there is one."""

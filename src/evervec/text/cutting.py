@@ -24,8 +24,12 @@ class ChunkRecipe:
     0, because cuts follow the text's structure: repeating costs the model's time, makes two hits
     of one place, and lets an edit next to a cut change one chunk more.
     """
-    heading_context: bool = True
-    """Embed each chunk with the headings above it, so that it is found by them too."""
+    heading_context: bool = False
+    """Embed each chunk with the headings above it.
+
+    False, because it was measured not to help: the words of headings find their chunks anyhow, and
+    a heading's edit would change all that stands below it.
+    """
 
     def __post_init__(self) -> None:
         _bounded("tokens_max", self.tokens_max, TOKENS_LEAST, TOKENS_MOST)

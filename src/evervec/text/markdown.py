@@ -12,7 +12,6 @@ from evervec.text.blocks import Block, Kind
 
 _LOOK = 1000
 """How much of a line is looked at; a longer heading is taken for prose."""
-_LINE = re.compile(r"[^\n]*\n|[^\n]+\Z")
 _FENCE = re.compile(r"[ \t]*(`{3,}(?=[^`]*$)|~{3,})")
 _ATX = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
 _CLOSING = re.compile(r"(?:^|[ \t])#+$")
@@ -28,13 +27,25 @@ _MARKS = re.compile(r"\*\*|__|`")
 def markdown_blocks(text: str) -> Iterator[Block]:
     """Yield the blocks of *text* in order; together they cover it."""
     scanner = _Scanner(text)
-    for found in _LINE.finditer(text):
-        line = text[found.start() : min(found.end(), found.start() + _LOOK)].rstrip()
-        block = scanner.take(found.start(), line)
+    at, size = 0, len(text)
+    while at < size:
+        end = text.find("\n", at) + 1 or size
+        block = scanner.take(at, text[at : min(end, at + _LOOK)].rstrip())
         if block is not None:
             yield block
+        at = end
     if text:
         yield scanner.block(len(text))
+
+
+def header_row(text: str, block: Block) -> tuple[int, int] | None:
+    """Return where the row with the names of the columns stands, if *block* is a table with one."""
+    head = text.find("\n", block.start, block.end)
+    under = text.find("\n", head + 1, block.end)
+    if head < 0 or under < 0 or under - head > _LOOK:
+        return None
+    named = "|" in text[block.start : head] and _TABLE.match(text[head + 1 : under].rstrip())
+    return (block.start, head) if named else None
 
 
 @dataclass(slots=True)
@@ -100,6 +111,10 @@ class _Scanner:
     def _opened(self, at: int, line: str) -> Kind | None:
         """Return the kind of the block that *line* opens; None if it goes on with the last."""
         in_list = self.kind is Kind.ITEMS and not self.closed
+        begins = self.blank and not line[0].isspace() if in_list else self.closed
+        if line[0].isalpha():
+            # Most lines: no mark begins with a letter.
+            return Kind.PROSE if begins else None
         fence = _FENCE.match(line) and (in_list or not line.startswith(("    ", "\t")))
         if fence or (at == 0 and line == "---"):
             return Kind.ROWS
@@ -107,12 +122,10 @@ class _Scanner:
             return Kind.HEADING
         if _ITEM.match(line) and not _RULE.match(line):
             return None if in_list else Kind.ITEMS
-        if in_list:
-            return Kind.PROSE if self.blank and not line[0].isspace() else None
-        if not self.closed:
+        if not begins:
             return None
         rows = line.startswith(("    ", "\t", "|")) or _HTML.match(line)
-        return Kind.ROWS if rows else Kind.PROSE
+        return Kind.ROWS if rows and not in_list else Kind.PROSE
 
     def _begin(self, at: int, line: str, kind: Kind) -> Block | None:
         # What comes before the first block belongs to it.

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
-from evervec.text.boundaries import Level, rank
+from evervec.text.boundaries import Level, ranks
 
 Span: TypeAlias = tuple[int, int]
 Places: TypeAlias = Callable[[Level, int, int], Sequence[int]]
@@ -44,11 +44,11 @@ def pack(
             continue
         points = [start, *inside, end]
         costs = [cost(point) for point in points]
-        ranks = [0, *(rank(text, point, strength) for point in inside), 0]
+        ranked = [0, *ranks(text, inside, strength), 0]
         parts = [
             # Several units of this level that do not fit together were joined on purpose.
             (points[low], points[high], level - 1)
-            for low, high in _grouped(costs, ranks, budget)
+            for low, high in _grouped(costs, ranked, budget)
         ]
         waiting.extend(reversed(parts))
 

@@ -66,7 +66,7 @@ def _sections(text: str, blocks: Iterable[Block]) -> Iterator[Section]:
         else:
             body = True
         section.blocks.append(block)
-        if _parts(text, section):
+        if block.end - section.start >= BATCH and _parts(text, section):
             yield section
             section, body = Section(section.path, section.level), True
     if section.blocks:
@@ -74,21 +74,23 @@ def _sections(text: str, blocks: Iterable[Block]) -> Iterator[Section]:
 
 
 def _parts(text: str, section: Section) -> bool:
-    size = section.end - section.start
-    if size < BATCH or section.blocks[-1].kind is Kind.HEADING:
+    """Say whether *section*, which is as large as a batch, ends here and goes on as another."""
+    if section.blocks[-1].kind is Kind.HEADING:
         return False
-    return size >= 4 * BATCH or rank(text, section.end, Level.BLOCK) % 64 == 0
+    return (
+        section.end - section.start >= 4 * BATCH or rank(text, section.end, Level.BLOCK) % 64 == 0
+    )
 
 
 def _bounded(text: str, blocks: Iterable[Block]) -> Iterator[Block]:
     """Part blocks of more than two batches."""
     for block in blocks:
-        start = block.start
-        while block.end - start > 2 * BATCH:
-            cut = _parting(text, start + BATCH)
-            yield block._replace(start=start, end=cut)
-            start = cut
-        yield block._replace(start=start)
+        rest = block
+        while rest.end - rest.start > 2 * BATCH:
+            cut = _parting(text, rest.start + BATCH)
+            yield rest._replace(end=cut)
+            rest = rest._replace(start=cut)
+        yield rest
 
 
 def _parting(text: str, around: int) -> int:

@@ -8,10 +8,13 @@ in the middle of a word, which may then count differently.
 import threading
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 
 from tokenizers import Encoding, Tokenizer
 from tokenizers.normalizers import Lowercase
 from tokenizers.normalizers import Sequence as InOrder
+
+from evervec.embedders.local.runs import Runs
 
 WINDOW = 65_536
 """Characters of one text read at a time."""
@@ -46,6 +49,7 @@ class Tokens:
         # The definition cuts at 128 tokens and fills up to 128; both are decided elsewhere.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
+        self._runs = Runs(self._tokenizer)
         # The tokenizer spreads what it gets at once over every processor of the machine.
         self._slice = SLICE if parallel else 1
         # A text is asked for three times: where its tokens end, how many they are, which they are.
@@ -81,13 +85,19 @@ class Tokens:
         known = [self._remembered.get(text) for text in texts]
         counts = [self.specials + (0 if ids is None else len(ids)) for ids in known]
         windows = (
-            (index, window)
+            (index, self._cleaned(window))
             for index, ids in enumerate(known)
             if ids is None and texts[index]
             for window in _windows(texts[index])
         )
-        for index, encoding in self._encoded(windows):
-            counts[index] += len(encoding)
+        for part in _slices(windows, SLICE):
+            by_runs = [(index, window) for index, window in part if self._runs.able(window)]
+            sizes = self._runs.counts([window for _, window in by_runs])
+            for (index, _), size in zip(by_runs, sizes, strict=True):
+                counts[index] += size
+            others = [(index, window) for index, window in part if not self._runs.able(window)]
+            for index, encoding in self._encoded(others):
+                counts[index] += len(encoding)
         return counts
 
     def ends(self, text: str) -> Sequence[int]:
@@ -95,19 +105,23 @@ class Tokens:
 
         Ends never fall back. Pieces of one character that was taken apart share its end.
         """
-        ends, start, last = array("q"), 0, 0
+        ends, start = array("q"), 0
         for window in _windows(text):
-            cleaned = self._cleaned(window)
-            # What was left off the beginning counts in the places of what follows.
-            skipped = len(window) - len(window.lstrip()) if self._bare else 0
-            encoding = self._tokenizer.encode(cleaned, add_special_tokens=False)
-            if len(text) <= REMEMBERED_CHARS:
-                self._remember(text, encoding.ids)
-            for _, end in encoding.offsets:
-                last = max(last, start + skipped + end)
-                ends.append(last)
+            found = self._ends(window, remember=len(text) <= REMEMBERED_CHARS)
+            ends.extend([start + end for end in found] if start else found)
             start += len(window)
         return ends
+
+    def _ends(self, window: str, *, remember: bool) -> list[int]:
+        cleaned = self._cleaned(window)
+        if not remember and self._runs.able(cleaned):
+            return self._runs.ends(cleaned)
+        encoding = self._tokenizer.encode(cleaned, add_special_tokens=False)
+        if remember:
+            self._remember(window, encoding.ids)
+        # What was left off the beginning counts in the places of what follows.
+        skipped = len(window) - len(window.lstrip()) if self._bare else 0
+        return list(accumulate((skipped + end for _, end in encoding.offsets), max))
 
     def _remember(self, text: str, ids: Sequence[int]) -> None:
         with self._remembering:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evervec.errors import ConfigError, StateError
-from evervec.fusion import fuse
+from evervec.fusion import WORDS_AND_VECTORS, fuse
 from evervec.model import Explained, Hit, Recall, Scope, Standing, decode_id
 from evervec.ports import K_MAX, Query
 from evervec.sqlite.database import Database
@@ -204,7 +204,7 @@ class _Search:
         rankings = [[place for place, _ in self._lexical(words, depth)]]
         if vector is not None:
             rankings.append([place for place, _ in self._dense(vector, depth)])
-        return best_of_each(fuse(rankings))
+        return best_of_each(fuse(rankings, weights=WORDS_AND_VECTORS[: len(rankings)]))
 
     def _look(self) -> list[Target]:
         targets = []
