@@ -37,7 +37,7 @@ def row(cells: Sequence[str]) -> str:
 def table(rows: Iterable[Sequence[str]], *, level: int) -> Iterator[str]:
     """Yield the lines of a table; its header is a heading of *level*.
 
-    Every chunk is embedded with the headings above it. So each group of rows has its columns'
+    Every chunk carries the headings above it. So each group of rows has its columns'
     names wherever the table is cut, and a new row moves no other.
     """
     rest = (cells for cells in rows if any(cell.strip() for cell in cells))
