@@ -110,6 +110,7 @@ HOT = [
             "leave": "COVERING INDEX store_chunk_by_vector (vector=?)",
             "documents": "store_document_by_id (collection=? AND id>?)",
             "damaged": "store_chunk_by_document (document=?)",
+            "damaged_document": "store_document_by_id (collection=? AND id=?)",
             "lags": "COVERING INDEX store_document_by_age (collection=?)",
             "some_documents": "COVERING INDEX store_document_by_id (collection=?)",
             "chunks_to_remove": "store_chunk_by_document (document=?)",

@@ -220,7 +220,7 @@ class Attempts:
         lane = min((work.job.lane for work in works), default=Lane.BACKFILL)
         ensured = Ensured()
         alike: dict[tuple[bool, int | None], list[Work]] = {}
-        damaged = await self._damaged(embedding, works)
+        damaged = await self._damaged(works)
         for work in works:
             force = work.job.force and work.job.job not in damaged
             alike.setdefault((force, self._together(work.job)), []).append(work)
@@ -231,20 +231,20 @@ class Attempts:
             ensured.refused |= part.refused
         return ensured
 
-    async def _damaged(self, embedding: Embedding, works: Sequence[Work]) -> set[int]:
+    async def _damaged(self, works: Sequence[Work]) -> set[int]:
         """Return the forced jobs of published documents that have lost vectors.
 
-        Whoever forces such a document wants it whole again: only what is lost costs anything.
+        Whoever forces such a document wants it whole again: only what is lost costs anything. Its
+        own rows tell, not whether its texts' vectors are known: a twin may have brought them back.
         """
-        forced = [work for work in works if work.job.force and work.published]
-        if not forced:
-            return set()
-        wanted = _wanted(forced)
-        lost = wanted.keys() - await embedding.known(wanted)
+        forced: dict[Scope, dict[Id, int]] = {}
+        for work in works:
+            if work.job.force and work.published:
+                forced.setdefault(work.job.key.scope, {})[work.job.key.id] = work.job.job
         return {
-            work.job.job
-            for work in forced
-            if any((work.job.key.tenant, piece.digest) in lost for piece in _pieces(work))
+            jobs[id_]
+            for scope, jobs in forced.items()
+            for id_ in await self.store.damaged(scope, list(jobs))
         }
 
     def _together(self, job: Job) -> int | None:

@@ -337,8 +337,8 @@ class Store(Protocol):
     ) -> Sequence[tuple[Id, Stored]]:
         """List a collection's live documents in id order, a page at a time."""
 
-    async def damaged(self, scope: Scope) -> Sequence[Id]:
-        """Return the live documents whose chunks or vectors are not all there."""
+    async def damaged(self, scope: Scope, among: Sequence[Id] | None = None) -> Sequence[Id]:
+        """Return the live documents, of all or *among* some, whose chunks or vectors are lost."""
 
     async def scopes(self) -> Sequence[Scope]:
         """Return every collection of which something is stored."""

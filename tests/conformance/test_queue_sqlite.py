@@ -57,6 +57,23 @@ class TestSqliteQueue(QueueSuite):
     pass
 
 
+async def test_who_counted_before_the_last_job_ended_does_not_sleep_through_its_end(queue):
+    """A claim in between looks for work, and hears nothing for those who wait for the end."""
+    await queue.put(changes([1]))
+    lease = await take(queue)
+    await queue.wait(0.01)
+    assert (await queue.depth()).backlog == 1
+
+    async def work():
+        await queue.settle(lease.fence, all_of(lease, Done()))
+        assert await queue.claim(1, holder=holder(), lease_for=9) is None
+
+    await asyncio.create_task(work())
+    async with asyncio.timeout(5):
+        await queue.wait(30)
+    assert (await queue.depth()).backlog == 0
+
+
 async def facts(database):
     return [
         (event.type, event.document)

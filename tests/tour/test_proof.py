@@ -80,6 +80,22 @@ async def test_a_lost_vector_is_noticed_and_repaired(shop, state, model):
     assert model.asked["note\n\nkept"] == 1
 
 
+async def test_twins_that_lost_their_vector_are_repaired_at_the_price_of_one(shop, state, model):
+    """The second finds the vector that the first brought back, and nothing of it is forced."""
+    shop.put((1, "shared"), (2, "shared"))
+    async with evervec.App(state, model=model) as app:
+        await articles(app, shop).synced()
+    by_hand(state, "delete from store_vector")
+    async with evervec.App(state, model=model) as app:
+        (registered,) = await app.collections()
+        collection = evervec.Collection(app, registered.scope)
+        for _ in range(2):
+            assert (await collection.repair(limit=1)).queued == 1
+            await collection.synced()
+        assert (await collection.verify()).drift == 0
+    assert model.asked["note\n\nshared"] == 2
+
+
 @pytest.mark.accepts("R-18")
 @pytest.mark.parametrize("stopped", [True])
 async def test_a_lost_queue_loses_no_document(shop, state, model, tmp_path, stopped):

@@ -1,6 +1,8 @@
 """Wakes those who wait for work: at once in this process, within milliseconds in another."""
 
 import asyncio
+from typing import Any
+from weakref import WeakKeyDictionary
 
 from evervec.sqlite.wake import FileWake
 
@@ -15,6 +17,7 @@ class Bell:
         self._rung = 0
         self._heard = 0
         self._noticed = 0
+        self._looked: WeakKeyDictionary[asyncio.Task[Any], tuple[int, int]] = WeakKeyDictionary()
         self._waiting: set[asyncio.Future[None]] = set()
         self._closed = False
 
@@ -31,9 +34,22 @@ class Bell:
         if self._wake is not None:
             self._noticed = self._wake.count
 
+    def look(self) -> None:
+        """Note that this task looks now, for its own next wait.
+
+        Whoever looks for something else than work is not heeded for: a claim in between must not
+        make it sleep through what rang since it looked.
+        """
+        task = asyncio.current_task()
+        if task is not None:
+            self._looked[task] = self._rung, self._wake.count if self._wake is not None else 0
+
     async def wait(self, timeout: float) -> None:
         """Return when it rings, when another process writes, or after *timeout* seconds."""
-        if self._closed or self._rung != self._heard:
+        task = asyncio.current_task()
+        before = self._heard, self._noticed
+        heard, noticed = self._looked.pop(task, before) if task is not None else before
+        if self._closed or self._rung != heard:
             return
         if self._wake is None and self._path is not None:
             self._wake = FileWake(self._path)
@@ -41,7 +57,7 @@ class Bell:
             return
         waiter = asyncio.get_running_loop().create_future()
         self._waiting.add(waiter)
-        elsewhere = asyncio.ensure_future(self._elsewhere(timeout))
+        elsewhere = asyncio.ensure_future(self._elsewhere(timeout, noticed))
         try:
             await asyncio.wait(
                 {waiter, elsewhere}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
@@ -59,8 +75,8 @@ class Bell:
             self._wake.close()
             self._wake = None
 
-    async def _elsewhere(self, timeout: float) -> None:
+    async def _elsewhere(self, timeout: float, noticed: int) -> None:
         if self._wake is None:
             await asyncio.sleep(timeout)
         else:
-            await self._wake.wait(timeout, after=self._noticed)
+            await self._wake.wait(timeout, after=noticed)

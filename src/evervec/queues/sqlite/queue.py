@@ -16,7 +16,7 @@ import apsw
 from evervec.clock import SYSTEM, Clock
 from evervec.holder import alive as look_alive
 from evervec.holder import boot_id, this_process
-from evervec.model import Change, Holder, Key, Lane, Lease
+from evervec.model import Change, Depth, Holder, Key, Lane, Lease, Scope
 from evervec.outcome import Outcome
 from evervec.ports import Put, Renewed, Settled
 from evervec.queues.sqlite import claims, puts, reaping, settlements
@@ -151,6 +151,11 @@ class SqliteQueue(SqliteControl):
         keys = await self._database.write(work, label="queue.reap")
         self._ring()
         return keys
+
+    async def depth(self, scope: Scope | None = None) -> Depth:
+        """Count what is unfinished, of everything or of one collection."""
+        self._bell.look()
+        return await super().depth(scope)
 
     async def wait(self, timeout: float) -> None:
         """Return early if work may be ready. A hint: claim to find out."""

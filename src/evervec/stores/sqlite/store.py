@@ -200,14 +200,19 @@ class SqliteStore:
 
         return await self._database.read(work)
 
-    async def damaged(self, scope: Scope) -> Sequence[Id]:
-        """Return the live documents whose chunks or vectors are not all there."""
+    async def damaged(self, scope: Scope, among: Sequence[Id] | None = None) -> Sequence[Id]:
+        """Return the live documents, of all or *among* some, whose chunks or vectors are lost."""
 
         def work(connection: apsw.Connection) -> list[Id]:
             collection = collection_of(connection, scope)
             if collection is None:
                 return []
-            rows = connection.execute(SQL["damaged"], {"collection": collection.number})
+            bound = {"collection": collection.number}
+            if among is None:
+                rows = connection.execute(SQL["damaged"], bound)
+            else:
+                each = [{**bound, "id": id_} for id_ in among]
+                rows = connection.executemany(SQL["damaged_document"], each)
             return [Id(str(id_)) for (id_,) in rows]
 
         return await self._database.read(work)

@@ -222,6 +222,19 @@ where collection = :collection
       where store_chunk.document = store_document.document
   )
 
+-- name: damaged_document
+select id
+from store_document
+where collection = :collection
+  and id = :id
+  and deleted = 0
+  and chunks <> (
+      select count(*)
+      from store_chunk
+      join store_vector on store_vector.number = store_chunk.vector
+      where store_chunk.document = store_document.document
+  )
+
 -- name: highest_fence
 select max(fence) from store_collection
 

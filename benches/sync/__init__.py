@@ -1,0 +1,1 @@
+"""The sync bench: what it takes each tool to keep vectors in step with documents."""
