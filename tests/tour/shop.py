@@ -4,7 +4,11 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import Any
+
+import apsw
 
 import evervec
 from evervec.ports import Kind, Vectors
@@ -38,6 +42,9 @@ class Shop:
     def schema(self) -> list[tuple[str, str]]:
         return self._writer.execute("select name, sql from sqlite_master order by name").fetchall()
 
+    def rows(self) -> list[tuple[object, ...]]:
+        return self._writer.execute("select * from articles").fetchall()
+
     def close(self) -> None:
         self._writer.close()
 
@@ -57,6 +64,17 @@ class HeldEmbedder(HashEmbedder):
             self.reached.set()
             await self.go.wait()
         return vectors
+
+
+def rows(state: Path, sql: str, *values: object) -> list[tuple[Any, ...]]:
+    """Ask the state as an operator does, read-only.
+
+    By the app's own SQLite: the standard library's is another copy, sees no lock of the app's in
+    this process, takes the database for its own and cuts the shared memory off under it.
+    """
+    with closing(apsw.Connection(str(state), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+        found: list[tuple[Any, ...]] = connection.execute(sql, values).fetchall()
+        return found
 
 
 async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:

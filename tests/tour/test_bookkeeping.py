@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import apsw
 import pytest
-from tests.tour.shop import QUICK, HeldEmbedder, articles, found, searchable, until
+from tests.tour.shop import QUICK, HeldEmbedder, articles, found, rows, searchable, until
 
 import evervec
 from evervec import capture
@@ -23,12 +23,6 @@ from evervec.testing.clock import VirtualClock
 from evervec.testing.embedder import HashEmbedder
 
 pytestmark = pytest.mark.anyio
-
-
-def rows(state, sql, *values):
-    """Ask as an operator does: with the standard library, read-only."""
-    with closing(sqlite3.connect(f"file:{state}?mode=ro", uri=True)) as connection:
-        return connection.execute(sql, values).fetchall()
 
 
 CHUNKS = """

@@ -7,7 +7,7 @@ import time
 from contextlib import closing
 
 import pytest
-from tests.tour.shop import HeldEmbedder, articles, searchable
+from tests.tour.shop import HeldEmbedder, articles, rows, searchable
 
 import evervec
 from evervec.holder import this_process
@@ -29,12 +29,6 @@ async def looked_at(state, model):
 
 def key(id_):
     return Key("", "articles", encode_id(id_))
-
-
-def rows(state, sql, *values):
-    """Ask as an operator does: with the standard library, read-only."""
-    with closing(sqlite3.connect(f"file:{state}?mode=ro", uri=True)) as connection:
-        return connection.execute(sql, values).fetchall()
 
 
 @pytest.mark.accepts(
@@ -108,7 +102,7 @@ async def test_while_the_model_works_the_job_is_held_and_the_source_is_never_wri
     async with evervec.App(state, model=model) as app:
         collection = articles(app, shop)
         shop.put((1, "held"))
-        before = rows(shop.path, "select * from articles")
+        before = shop.rows()
         await model.reached.wait()
         (job,) = await app.state.queue.jobs()
         assert (job.state, job.key) == (State.LEASED, key(1))
@@ -117,7 +111,7 @@ async def test_while_the_model_works_the_job_is_held_and_the_source_is_never_wri
         await searchable(collection, "held", 1)
         await collection.synced()
         assert await app.state.queue.jobs() == []
-        assert rows(shop.path, "select * from articles") == before
+        assert shop.rows() == before
 
 
 @pytest.mark.accepts("001-21", "001-27", "001-28")
