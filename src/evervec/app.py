@@ -325,6 +325,11 @@ class App:
                 await self._engine.refresh()
 
     async def _register_one(self, declaration: Declaration) -> None:
+        if self.state.holds(declaration.spec.path):
+            raise ConfigError(
+                f"{declaration.spec.path!r} is evervec's own state, which is no source",
+                hint="keep what is to be searched in a database of its own",
+            )
         registry = self.state.registry
         known = await registry.find(declaration.scope)
         registered = await registry.register(

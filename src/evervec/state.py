@@ -33,6 +33,11 @@ class State:
     events: SqliteEvents
     clock: Clock
 
+    def holds(self, path: str) -> bool:
+        """Say whether the file at *path* is one of the state's own."""
+        own = {Path(each.path).resolve() for each in (self.database, self.queue_database)}
+        return Path(path).resolve() in own
+
     async def identity(self) -> str:
         """Return the state's own name, drawn once: it keeps apart who watches the same table."""
         return await self.registry.settle_setting("identity", token_hex(4))

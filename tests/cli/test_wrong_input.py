@@ -180,6 +180,21 @@ def test_a_state_that_is_a_folder_or_no_database_is_unreachable(place, refused):
     assert "is not a file" in told
 
 
+def test_a_database_of_another_program_is_never_made_the_state(place, refused):
+    before = (place / "shop.db").read_bytes()
+    told = refused(*WATCH, "{body}", "--state", "shop.db", code=4)
+    assert "is a database of another program" in told
+    assert "give the state a file of its own" in told
+    assert (place / "shop.db").read_bytes() == before
+
+
+def test_the_state_itself_is_no_source(place, refused, capsys):
+    assert main([*WATCH, "{body}"]) == 0
+    capsys.readouterr()
+    told = refused("watch", "evervec.db", "job", "--text", "{document}", code=2)
+    assert "evervec's own state, which is no source" in told
+
+
 def test_a_source_that_went_away_is_unreachable(place, refused):
     assert main([*WATCH, "{body}", "-q"]) == 0
     (place / "shop.db").rename(place / "elsewhere.db")

@@ -9,7 +9,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import TypeVar
@@ -148,6 +148,25 @@ class Database:
 
         return self.read_now(look)
 
+    def _refuse_foreign(self) -> None:
+        """Raise StateError if the file is somebody else's, before anything in it is changed.
+
+        Two copies of SQLite in one process do not see each other's locks, so a file that is also a
+        source would be damaged sooner or later.
+        """
+        if not self._place.is_file():
+            return
+        with closing(apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+            connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
+            if connection.table_exists("main", "evervec_schema"):
+                return
+            if connection.execute("select 1 from sqlite_master limit 1").fetchone() is not None:
+                raise StateError(
+                    f"{self.path!r} is a database of another program, not a state of evervec",
+                    hint="give the state a file of its own, with --state or EVERVEC_STATE;"
+                    " to follow a table of this one, `evervec watch`",
+                )
+
     def _connection(self, cache: int = WRITER_CACHE) -> apsw.Connection:
         """Return this thread's connection; the first use of it decides how much it caches."""
         connection: apsw.Connection | None = getattr(self._local, "connection", None)
@@ -159,6 +178,8 @@ class Database:
             )
         if connection is None:
             with self._opening:
+                if not self._connections:
+                    self._refuse_foreign()
                 connection = _connect(self.path, cache)
                 self._connections.append(connection)
             self._local.connection = connection
