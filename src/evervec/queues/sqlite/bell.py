@@ -33,6 +33,11 @@ class Bell:
         self._heard = self._rung
         if self._wake is not None:
             self._noticed = self._wake.count
+        task = asyncio.current_task()
+        if task is not None:
+            # Its latest look counts. An older one would wake it for what it has just seen, again
+            # and again without a pause if it rings the bell itself in between.
+            self._looked.pop(task, None)
 
     def look(self) -> None:
         """Note that this task looks now, for its own next wait.
