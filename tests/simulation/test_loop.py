@@ -163,3 +163,24 @@ def test_a_world_replays_exactly_in_another_process(seed: int) -> None:
     }
     assert len(digests) == 1
     assert digests.pop().strip()
+
+
+def test_a_finally_that_is_unwound_late_still_runs_in_this_loop() -> None:
+    """Without one, `asyncio.gather` makes a real loop, which nobody closes."""
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def work(loop: SimulatedLoop) -> SimulatedLoop:
+        async def actor() -> None:
+            try:
+                await asyncio.sleep(1000)
+            finally:
+                loops.append(asyncio.get_running_loop())
+
+        killed = loop.spawn("killed", actor())
+        loop.spawn("left", actor())
+        await asyncio.sleep(1)
+        loop.kill(killed)
+        return loop
+
+    loop = run(1, work)
+    assert loops == [loop, loop]

@@ -301,8 +301,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def dispose(self) -> None:
         """Unwind what never ended, where it can do no more harm, and close the loop."""
         self._disposed = True
-        for task in self._tasks:
-            _bury(task)
+        # A `finally` may ask for the running loop, and asyncio would make a real one that nobody
+        # closes.
+        asyncio._set_running_loop(self)  # noqa: SLF001 - what an event loop does when it runs
+        try:
+            for task in self._tasks:
+                _bury(task)
+        finally:
+            asyncio._set_running_loop(None)  # noqa: SLF001 - see above
         self._tasks.clear()
         self.actors.clear()
         self.close()
