@@ -6,6 +6,7 @@ import sys
 import threading
 import uuid
 from asyncio.subprocess import PIPE
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 import pytest
@@ -144,6 +145,26 @@ async def test_twenty_claimers_never_hold_a_job_twice(tmp_path):
     for queue, database in zip(queues, databases, strict=True):
         await queue.close()
         await database.close()
+
+
+def test_processes_that_make_the_same_new_state_at_once_all_succeed(tmp_path):
+    """Each has connections of its own; here they are threads, so that they truly meet."""
+    for number in range(10):
+        path = tmp_path / f"{number}.db"
+        start = threading.Barrier(6)
+
+        def begin(path=path, start=start):
+            database = Database(path)
+            start.wait()
+            try:
+                database.migrate("events", "evervec.sqlite.schema")
+            finally:
+                database.close_now()
+
+        with ThreadPoolExecutor(6) as threads:
+            for each in [threads.submit(begin) for _ in range(6)]:
+                each.result()
+        assert [each.name for each in tmp_path.glob(f"{number}.db*")] == [path.name]
 
 
 CLAIMERS = """

@@ -6,12 +6,14 @@ connections of their own and never wait for the writer (WAL).
 """
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from importlib import resources
 from pathlib import Path
+from secrets import token_hex
 from typing import TypeVar
 
 import apsw
@@ -38,6 +40,7 @@ class Database:
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
+        self.in_memory = self.path in ("", ":memory:") or self.path.startswith("file:")
         self._place = Path(path)
         self._local = threading.local()
         self._connections: list[apsw.Connection] = []
@@ -154,18 +157,18 @@ class Database:
         Two copies of SQLite in one process do not see each other's locks, so a file that is also a
         source would be damaged sooner or later.
         """
-        if not self._place.is_file():
-            return
         with closing(apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READONLY)) as connection:
             connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
-            if connection.table_exists("main", "evervec_schema"):
-                return
-            if connection.execute("select 1 from sqlite_master limit 1").fetchone() is not None:
-                raise StateError(
-                    f"{self.path!r} is a database of another program, not a state of evervec",
-                    hint="give the state a file of its own, with --state or EVERVEC_STATE;"
-                    " to follow a table of this one, `evervec watch`",
-                )
+            # One statement sees one moment: another process may be making the first table.
+            row = connection.execute(
+                "select count(*), total(name = 'evervec_schema') from sqlite_master"
+            ).fetchone()
+        if row is not None and row[0] and not row[1]:
+            raise StateError(
+                f"{self.path!r} is a database of another program, not a state of evervec",
+                hint="give the state a file of its own, with --state or EVERVEC_STATE;"
+                " to follow a table of this one, `evervec watch`",
+            )
 
     def _connection(self, cache: int = WRITER_CACHE) -> apsw.Connection:
         """Return this thread's connection; the first use of it decides how much it caches."""
@@ -178,8 +181,11 @@ class Database:
             )
         if connection is None:
             with self._opening:
-                if not self._connections:
-                    self._refuse_foreign()
+                if not self._connections and not self.in_memory:
+                    if not self._place.exists():
+                        _make(self._place)
+                    if self._place.is_file():
+                        self._refuse_foreign()
                 connection = _connect(self.path, cache)
                 self._connections.append(connection)
             self._local.connection = connection
@@ -201,6 +207,34 @@ def _file(place: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _make(place: Path) -> None:
+    """Make an empty database at *place*, in WAL mode from its first moment there.
+
+    Processes that start together would otherwise turn the mode of one file at once, which SQLite
+    refuses or never ends. So it is made aside; the first to link it in wins.
+    """
+    aside = place.with_name(f"{place.name}.new-{token_hex(4)}")
+    try:
+        with closing(_connect(str(aside), WRITER_CACHE)) as connection:
+            connection.execute("vacuum")
+        with suppress(FileExistsError):
+            os.link(aside, place)
+        _sync_folder(place.parent)
+    except OSError:
+        # No links on this file system: the first connection makes the file where it lies.
+        return
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _connect(path: str, cache: int) -> apsw.Connection:

@@ -146,11 +146,9 @@ class Searcher:
         return view
 
     def _default(self) -> Path | None:
-        path = self._database.path
         if self._wanted is not None:
             return self._wanted
-        in_memory = path in ("", ":memory:") or path.startswith("file:")
-        return None if in_memory else Path(f"{path}-index")
+        return None if self._database.in_memory else Path(f"{self._database.path}-index")
 
     def _open_folder(self) -> Path:
         if self._folder is None:
