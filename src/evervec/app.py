@@ -21,7 +21,7 @@ from evervec.recipe import Recipe
 from evervec.rerank import Judge, Rerank, reranked
 from evervec.serve import Engine, space_of
 from evervec.settings import Settings, load
-from evervec.specs import Folder, Spec, to_json
+from evervec.specs import Folder, Spec, refuse_unknown_fields, to_json
 from evervec.state import State, open_state
 from evervec.status import CollectionStatus, status_of
 from evervec.text.chunk import ChunkRecipe
@@ -214,6 +214,7 @@ class App:
             raise ConfigError("the query is empty", hint="ask in words: a question, or a few terms")
         if not asked:
             return []
+        refuse_unknown_fields(asked, where or {})
         vector = None
         if mode != "lexical":
             for each in asked:
@@ -248,7 +249,7 @@ class App:
     async def status(self, *, tenant: str | None = None) -> Sequence[CollectionStatus]:
         """Return how fresh each collection is."""
         return [
-            await status_of(self.state, each, self.engine.troubles.get(each.scope, ""))
+            await status_of(self.engine, each)
             for each in await self.collections()
             if tenant is None or each.scope.tenant == tenant
         ]

@@ -77,6 +77,12 @@ class Source(Protocol):
     async def wait(self, timeout: float) -> None:
         """Return early if something may have changed. A hint: call `changes` to find out."""
 
+    async def unseen(self, limit: int) -> Sequence[Id] | None:
+        """Name up to *limit* documents whose change nobody has accepted; None: only a scan tells.
+
+        Nothing is consumed, noted or written, and the source need not be open.
+        """
+
     async def close(self) -> None:
         """Let go of every resource; triggers and logs stay, capture goes on."""
 

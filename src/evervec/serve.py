@@ -7,6 +7,7 @@ changes or removes is picked up while everything runs.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from evervec.attempt import Attempts, Serving
@@ -17,7 +18,7 @@ from evervec.errors import ConfigError, EvervecError
 from evervec.holder import this_process
 from evervec.keeper import Heartbeat, Keeper
 from evervec.loop import every, guarded
-from evervec.model import Scope, Space
+from evervec.model import Id, Scope, Space
 from evervec.ports import Embedder, Registered
 from evervec.recipe import Recipe
 from evervec.specs import from_json, lists_itself, open_source, place, row_vectors
@@ -140,6 +141,16 @@ class Engine:
             self._embedding_for(registered.space),
             rows=row_vectors(from_json(registered.source), capture.source),
         )
+
+    async def unseen(self, registered: Registered, limit: int) -> Sequence[Id] | None:
+        """Ask a source what nobody has taken from it; here it is taken at once where it is followed."""
+        if registered.scope in self._served:
+            return ()
+        capture = await self._wired(registered, watched=False)
+        try:
+            return await capture.source.unseen(limit)
+        finally:
+            await capture.source.close()
 
     async def remove(self, scope: Scope) -> None:
         """Stop serving a collection and leave no trace of it: not in the source, not in the state."""

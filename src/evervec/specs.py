@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from evervec.errors import ConfigError
-from evervec.ports import Notebook, RowVectors, Source
+from evervec.ports import Notebook, Registered, RowVectors, Source
 from evervec.recipe import Recipe
 
 
@@ -111,6 +112,28 @@ def row_vectors(spec: Spec, source: Source) -> RowVectors | None:
     """Return *source* as the keeper of its rows' vectors, if *spec* asks for that."""
     wanted = isinstance(spec, Table) and spec.into is not None
     return source if wanted and isinstance(source, RowVectors) else None
+
+
+def refuse_unknown_fields(asked: Sequence[Registered], where: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a condition on a field that no collection was declared to keep.
+
+    A folder's documents bring fields of their own, so there nothing is unknown.
+    """
+    kept: set[str] = set()
+    for each in asked:
+        if isinstance(from_json(each.source), Folder):
+            return
+        kept |= set(Recipe.from_json(each.recipe).metadata)
+    for field in where:
+        if field not in kept:
+            near = get_close_matches(field, kept, 1)
+            known = ", ".join(repr(name) for name in sorted(kept)) or "none yet"
+            raise ConfigError(
+                f"no collection that is searched keeps a field {field!r} to filter on",
+                hint=f"did you mean {near[0]!r}?"
+                if near
+                else f"kept: {known}; metadata= or --metadata names more when a table is registered",
+            )
 
 
 def open_source(

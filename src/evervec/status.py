@@ -1,11 +1,14 @@
 """How fresh a collection is, from what is stored and what is not in sync yet."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evervec.capture import SCAN
-from evervec.model import Scope
+from evervec.errors import EvervecError
+from evervec.model import Id, Key, Scope
 from evervec.ports import Registered
+from evervec.serve import Engine
 from evervec.state import State
 
 
@@ -27,7 +30,9 @@ class CollectionStatus:
     failed: int
     model: str
     scanning: bool
-    """The source's existing documents are still being listed, so there are more to come."""
+    """The source's existing documents are still to be listed, so there are more to come."""
+    unseen: int
+    """How many changes no process has taken into the queue. They count as backlog."""
     trouble: str
 
     @property
@@ -50,51 +55,68 @@ class CollectionStatus:
             "tenant": self.tenant,
             "chunks": self.chunks,
             "scanning": self.scanning,
+            "unseen": self.unseen,
             "trouble": self.trouble,
             "health": self.health,
         }
 
 
 SAMPLE = 500
+UNSEEN_MAX = 20_000
 
 
-async def status_of(state: State, registered: Registered, trouble: str) -> CollectionStatus:
-    scope = registered.scope
+async def status_of(engine: Engine, registered: Registered) -> CollectionStatus:
+    state, scope = engine.state, registered.scope
+    trouble = engine.troubles.get(scope, "")
+    waiting: Sequence[Id] | None = None
+    try:
+        waiting = await engine.unseen(registered, UNSEEN_MAX)
+    except EvervecError as error:
+        trouble = trouble or str(error)
     counts = await state.store.counts(scope)
     depth = await state.queue.depth(scope)
     space = await state.registry.space(registered.space)
     notes = await state.registry.notebook(registered.number).load(SCAN)
+    unseen = await _not_queued(state, scope, waiting or ())
+    backlog = depth.backlog + len(unseen)
     failed = depth.failed + depth.quarantined
-    unsynced = depth.backlog + failed
+    unsynced = backlog + failed
     lags = sorted(counts.lags)
     return CollectionStatus(
         scope.tenant,
         scope.collection,
         counts.documents,
         counts.chunks,
-        freshness(counts.documents, unsynced, await _stored_share(state, scope, unsynced)),
+        freshness(counts.documents, unsynced, await _stored_share(state, scope, unseen)),
         _percentile(lags, 0.50),
         _percentile(lags, 0.99),
-        depth.backlog,
+        backlog,
         None if depth.oldest is None else max(0, state.clock.now() - depth.oldest) / 1000,
         failed,
         space.model,
-        bool(notes),
+        bool(notes) or waiting is None or len(waiting) == UNSEEN_MAX,
+        len(unseen),
         registered.halted or trouble,
     )
 
 
-async def _stored_share(state: State, scope: Scope, unsynced: int) -> float:
-    """Return which share of the documents with a job have an older text in the store.
+async def _not_queued(state: State, scope: Scope, waiting: Sequence[Id]) -> list[Key]:
+    keys = [Key(scope.tenant, scope.collection, id_) for id_ in waiting]
+    queued = await state.queue.find(keys) if keys else {}
+    return [key for key in keys if key not in queued]
 
-    Exact up to the sample's size; of a longer queue its oldest jobs speak for the rest.
+
+async def _stored_share(state: State, scope: Scope, unseen: Sequence[Key]) -> float:
+    """Return which share of the documents that are not in sync have an older text in the store.
+
+    Exact up to the sample's size; of more, the oldest jobs and changes speak for the rest.
     """
-    if not unsynced:
-        return 0.0
     jobs = await state.queue.jobs(scope=scope, limit=SAMPLE)
-    stored = await state.store.look([job.key for job in jobs])
-    live = sum(1 for each in stored.values() if not each.deleted)
-    return live / len(jobs) if jobs else 0.0
+    keys = [*(job.key for job in jobs), *unseen[:SAMPLE]]
+    if not keys:
+        return 0.0
+    stored = await state.store.look(keys)
+    return sum(1 for each in stored.values() if not each.deleted) / len(keys)
 
 
 def freshness(documents: int, unsynced: int, stored_share: float) -> float:

@@ -145,6 +145,21 @@ def test_status_answers_in_the_agreed_shape_and_3_when_something_failed(place):
     assert "health DEGRADED" in plain.out
 
 
+def test_what_nobody_has_taken_from_a_source_is_told(tmp_path):
+    """It was "100 %" and "Nothing waits: everything is in sync"."""
+    shop(tmp_path)
+    evervec(tmp_path, "watch", "shop.db", "articles", "--text", r"{title}\n\n{body}")
+    evervec(tmp_path, "sync", "-q")
+    assert "Nothing waits" in evervec(tmp_path, "jobs").out
+    write(tmp_path / "shop.db", "update articles set body = 'another' where id = 1")
+    told = "articles: 1 change waits in its source; `evervec up` or `evervec sync` takes it"
+    jobs, status = evervec(tmp_path, "jobs"), evervec(tmp_path, "status")
+    assert "No job waits." in jobs.out
+    assert told in jobs.out
+    assert told in status.out
+    assert "66.67 %" in status.out
+
+
 def test_verify_answers_in_the_agreed_shape_and_3_on_drift(place):
     """The broken file is missing; the table is in sync."""
     fine = evervec(place, "verify", "-c", "articles", "--json")

@@ -259,3 +259,28 @@ def test_a_locked_source_is_waited_for_no_longer_than_it_takes(place, refused):
         other.execute("begin immediate")
         assert main(["repair", "-q"]) == 0
         other.execute("rollback")
+
+
+def test_a_filter_on_a_field_that_nobody_keeps_names_the_near_ones(place, refused, capsys):
+    """It was "Nothing found."."""
+    assert main([*WATCH, "{body}", "--metadata", "title"]) == 0
+    capsys.readouterr()
+    told = refused("search", "owls", "--where", "titel=x", code=2)
+    assert "keeps a field 'titel' to filter on" in told
+    assert "did you mean 'title'?" in told
+    told = refused("search", "owls", "--where", "price<3", code=2)
+    assert "kept: 'title'" in told
+
+
+def test_a_search_among_no_collections_says_so(place, capsys):
+    assert main([*WATCH, "{body}"]) == 0
+    assert main(["search", "owls", "--tenant", "acme"]) == 0
+    assert "No collection is registered for tenant 'acme'." in capsys.readouterr().out
+
+
+def test_a_job_that_did_not_fail_cannot_be_tried_again(place, capsys):
+    assert main([*WATCH, "{body}"]) == 0
+    assert main(["failed", "retry", "99"]) == 1
+    told = capsys.readouterr().out
+    assert "0 jobs are in the queue again" in told
+    assert "1 do not wait for a person; `evervec failed ls`" in told

@@ -6,7 +6,7 @@ from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
-from tests.tour.shop import found, searchable
+from tests.tour.shop import found, searchable, until
 
 import evervec
 from evervec.model import State, show_id
@@ -118,9 +118,15 @@ async def test_what_is_broken_fails_alone_with_its_reason(notes, state, model):
         collection = app.collection("notes", source=evervec.folder(notes))
         await collection.synced()
         assert set(await found(collection, "zebra")) == set(written("zebra"))
-        failed = await app.state.queue.jobs(states=(State.FAILED,))
-        reasons = {show_id(job.key.id): job.reason for job in failed}
+        reasons = {}
 
+        async def all_told() -> bool:
+            # A file that was just written is looked at once more; meanwhile it has not failed.
+            for job in await app.state.queue.jobs(states=(State.FAILED,)):
+                reasons[show_id(job.key.id)] = job.reason
+            return reasons.keys() >= BROKEN.keys() | {"huge.pdf"}
+
+        await until(all_told, "every broken file's reason")
         assert reasons.keys() == BROKEN.keys() | {"huge.pdf"}
         for name, (_, reason) in BROKEN.items():
             assert reason in reasons[name], name

@@ -3,10 +3,11 @@
 import sqlite3
 
 import pytest
-from tests.tour.shop import articles, found, searchable
+from tests.tour.shop import articles, found, searchable, until
 
 import evervec
 from evervec.model import State
+from evervec.ports import JobView
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +61,15 @@ async def test_files_in_odd_encodings_fail_alone_or_are_read(notes, state, model
         assert await found(collection, "owls") == ["utf16.txt"]
         assert await found(collection, "society") == ["latin.txt"]
         assert await found(collection, "plain") == ["plain.md"]
-        (job,) = await app.state.queue.jobs(states=(State.FAILED,))
+        jobs: list[JobView] = []
+
+        async def failed() -> bool:
+            # A file that was just written is looked at once more; meanwhile it has not failed.
+            jobs[:] = await app.state.queue.jobs(states=(State.FAILED,))
+            return bool(jobs)
+
+        await until(failed, "the binary file's reason")
+        (job,) = jobs
         assert job.key.id == '"binary.txt"'
         assert "binary" in job.reason
 

@@ -1,6 +1,7 @@
 """Success is proved, and what drifted is mended: promise G8."""
 
 import shutil
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import apsw
@@ -10,7 +11,7 @@ from tests.tour.shop import HeldEmbedder, articles, found, searchable, until
 import evervec
 from evervec import verify
 from evervec.errors import ConfigError
-from evervec.model import Mode, State
+from evervec.model import LOCAL, Change, Key, Mode, State, encode_id
 from evervec.sources.sqlite import TableSource
 from evervec.testing.embedder import HashEmbedder
 
@@ -246,6 +247,52 @@ async def test_status_is_truthful_about_what_is_not_searchable_yet(shop, state):
     assert status.lag_p99 is not None
     assert status.lag_p99 >= status.lag_p50
     assert status.model == "hash-not-semantic"
+
+
+@asynccontextmanager
+async def only_looked_at(state, model):
+    app = evervec.App(state, model=model)
+    await app.open()
+    try:
+        yield app
+    finally:
+        await app.close()
+
+
+@pytest.mark.accepts("001-43")
+async def test_changes_that_nobody_follows_are_not_taken_for_fresh(shop, notes, state, model):
+    """Status said 100 % and HEALTHY while the changes lay in the source's log, or the file was gone."""
+    (notes / "one.md").write_text("one")
+    async with evervec.App(state, model=model) as app:
+        both = [articles(app, shop), app.collection("notes", source=evervec.folder(notes))]
+        shop.put((1, "one"), (2, "two"))
+        for collection in both:
+            await collection.synced()
+    async with only_looked_at(state, model) as app:
+        assert [(each.unseen, each.fresh) for each in await app.status()] == [(0, 1.0)] * 2
+
+    shop.put((2, "two, edited"), (3, "three"))
+    (notes / "two.md").write_text("two")
+    (notes / "one.md").unlink()
+    async with only_looked_at(state, model) as app:
+        for _ in range(2):
+            table, folder = await app.status()
+            assert (table.unseen, table.backlog, table.fresh) == (2, 2, 1 / 3)
+            assert (folder.unseen, folder.backlog, folder.fresh) == (2, 2, 0.0)
+        # What waits in the queue already is not counted twice.
+        await app.state.queue.put([Change(Key(LOCAL, "articles", encode_id(3)))])
+        table, _ = await app.status()
+        assert (table.unseen, table.backlog) == (1, 2)
+
+    hidden = shop.path.rename(shop.path.with_suffix(".away"))
+    async with only_looked_at(state, model) as app:
+        table, folder = await app.status()
+        assert "is gone" in table.trouble
+        assert (table.health, folder.health) == ("CRITICAL", "HEALTHY")
+    hidden.rename(shop.path)
+    async with evervec.App(state, model=model) as app:
+        await app.synced()
+        assert [(each.backlog, each.fresh) for each in await app.status()] == [(0, 1.0)] * 2
 
 
 async def test_a_copy_of_the_state_verifies_as_the_state_does(shop, state, model, tmp_path):

@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 
-from evervec.cli.opening import columns, looking, percent, run, say, say_json, seconds
+from evervec.cli.opening import columns, looking, percent, run, say, say_json, seconds, unseen_words
 from evervec.collection import Collection
 from evervec.model import show_id
 from evervec.ports import Event
@@ -45,6 +45,8 @@ async def _status(asked: argparse.Namespace) -> int:
     for each in statuses:
         if each.trouble:
             say(f"{each.name}: {each.trouble}")
+        if each.unseen:
+            say(unseen_words(each))
     if mode.value != "running":
         say(f"The queue is {mode.value}, {held:,} jobs are held. `evervec stage resume` goes on.")
     say(f"health {health}")
@@ -108,7 +110,9 @@ def _say_drift(report: Report) -> None:
         kind = difference.drift.value.replace("_", " ")
         say(f"  {kind}: {difference.key.collection} {show_id(difference.key.id)} ({told})")
     if report.drift:
-        say("`evervec sync` works off what is in the queue; `evervec repair` puts the rest there.")
+        say(
+            "`evervec sync` takes in what changed and works it off; what drifts on, `evervec repair`."
+        )
 
 
 async def _events(asked: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 from evervec.app import App
 from evervec.settings import load
+from evervec.status import CollectionStatus
 
 
 def app_of(asked: argparse.Namespace) -> App:
@@ -100,6 +101,15 @@ def seconds(value: float | None) -> str:
     minutes, rest = divmod(int(value), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
+
+
+def unseen_words(status: CollectionStatus) -> str:
+    """Say that nobody has taken a source's changes yet."""
+    wait, them = ("changes wait", "them") if status.unseen > 1 else ("change waits", "it")
+    return (
+        f"{status.name}: {status.unseen:,} {wait} in its source;"
+        f" `evervec up` or `evervec sync` takes {them} from there"
+    )
 
 
 def columns(rows: Sequence[tuple[str, ...]]) -> str:

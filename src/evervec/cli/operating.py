@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evervec.app import App
-from evervec.cli.opening import columns, looking, run, say, say_json, seconds
+from evervec.cli.opening import columns, looking, run, say, say_json, seconds, unseen_words
 from evervec.collection import Collection, Repair
 from evervec.errors import ConfigError
 from evervec.model import Mode, Plain, Scope, State, show_id
@@ -97,10 +97,17 @@ async def _jobs(asked: argparse.Namespace) -> int:
         found = await app.state.queue.jobs(scope=scope, limit=asked.limit)
         now = app.state.clock.now()
         mine = [job for job in found if asked.every or job.key.tenant == asked.tenant]
+        unseen = [
+            each
+            for each in await app.status(tenant=None if asked.every else asked.tenant)
+            if each.unseen and asked.collection in {None, each.name}
+        ]
     if asked.json:
         say_json({"jobs": [job_json(job) for job in mine]})
     elif not mine:
-        say("Nothing waits: everything is in sync.")
+        say("No job waits." if unseen else "Nothing waits: everything is in sync.")
+        for each in unseen:
+            say(unseen_words(each))
     else:
         say(columns([_HEADING, *[_row(job, now) for job in mine]]))
     return 0
@@ -118,6 +125,10 @@ async def _failed(asked: argparse.Namespace) -> int:
     elif not asked.quiet:
         told = "are in the queue again" if asked.action == "retry" else "are forgotten"
         say(f"{count:,} jobs {told}.")
+        if count < len(wanted):
+            say(
+                f"{len(wanted) - count:,} do not wait for a person; `evervec failed ls` has those that do."
+            )
     return 0 if count == len(wanted) else 1
 
 

@@ -37,6 +37,7 @@ async def _search(asked: argparse.Namespace) -> int:
             return await _check_recall(app, asked)
         if asked.query is None:
             raise ConfigError("nothing is asked", hint="write evervec search 'a question'")
+        known = any(each.scope.tenant == asked.tenant for each in await app.collections())
         hits = await app.search(
             asked.query,
             asked.k,
@@ -51,7 +52,8 @@ async def _search(asked: argparse.Namespace) -> int:
         say_json({"hits": [_hit(hit) for hit in hits]})
         return 0
     if not hits and not asked.quiet:
-        say("Nothing found.")
+        whose = f" for tenant {asked.tenant!r}" if asked.tenant else ""
+        say("Nothing found." if known else f"No collection is registered{whose}.")
     bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     for hit in hits:
         stale = "" if hit.fresh else "  (a newer text is on its way)"

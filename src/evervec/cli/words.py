@@ -85,7 +85,9 @@ def _registering(commands: Any) -> None:
 def _text_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--text", help=r"template over the fields: '{title}\n\n{body}'")
     command.add_argument("--name", help="the collection's name")
-    command.add_argument("--metadata", action="append", default=[], help="field to filter on")
+    command.add_argument(
+        "--metadata", action="append", default=[], help="field to filter on; may be given again"
+    )
     command.add_argument("--chunk-tokens", type=int, help="tokens a chunk at most")
     command.add_argument("--overlap", type=int, help="tokens that neighbours share")
     command.add_argument("--normalise", action="store_true", help="fold case, accents, punctuation")

@@ -99,6 +99,18 @@ class SourceSuite:
         await world.reopen()
         assert await drained(world.source) == {world.id(1), world.id(2)}
 
+    async def test_what_nobody_accepted_can_be_told_without_taking_it(self, world: World) -> None:
+        await world.reopen()
+        assert await world.source.unseen(10) == ()
+        for number in range(3):
+            world.insert(number, f"text {number}")
+        before = world.traces()
+        for _ in range(2):
+            assert set(await told(world.source, 3)) == {world.id(number) for number in range(3)}
+        assert world.traces() == before
+        assert len(await drained(world.source)) == 3
+        assert await world.source.unseen(10) == ()
+
     async def test_a_batch_names_a_document_once_and_keeps_to_its_limit(self, world: World) -> None:
         for number in range(20):
             world.insert(number, f"text {number}")
@@ -204,6 +216,17 @@ async def changed(source: Source, expected: set[Id]) -> set[Id]:
             return set(captured.ids)
         await source.wait(0.1)
     raise AssertionError(f"{expected} never came")
+
+
+async def told(source: Source, count: int) -> Sequence[Id]:
+    """Wait until *count* documents are told that nobody accepted."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < until:
+        ids = await source.unseen(10)
+        if ids is not None and len(ids) >= count:
+            return ids
+        await source.wait(0.1)
+    raise AssertionError("the changes are not told")
 
 
 async def drained(source: Source) -> set[Id]:

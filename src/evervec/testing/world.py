@@ -204,6 +204,17 @@ class SimulatedSource:
 
         return await self._in_thread(look)
 
+    async def unseen(self, limit: int) -> Sequence[Id] | None:
+        def look() -> Sequence[Id] | None:
+            self._may_fail()
+            table = self.table
+            if table.gaps > table.gaps_accepted:
+                return None
+            new = table.log[table.cursor :]
+            return tuple(dict.fromkeys(document for _, document in new))[:limit]
+
+        return await self._in_thread(look)
+
     async def accept(self, captured: Captured) -> None:
         def move() -> None:
             cursor, gaps = captured.mark

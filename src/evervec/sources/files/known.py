@@ -87,6 +87,10 @@ class Known:
         lane = Lane.LIVE if self._pending[Lane.LIVE] else Lane.BACKFILL
         return list(islice(self._pending[lane].items(), limit)), lane
 
+    def unseen(self, limit: int) -> list[str]:
+        """Return the paths of changes in any lane."""
+        return list(islice((path for lane in self._pending.values() for path in lane), limit))
+
     def claim(self, batch: Iterable[Signed]) -> dict[str, bytes | None]:
         """Return the notes to be written before *batch* is handed out: those of new files."""
         notes: dict[str, bytes | None] = {}

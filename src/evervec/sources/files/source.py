@@ -182,6 +182,12 @@ class FolderSource:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._woken.wait(), min(timeout, left))
 
+    async def unseen(self, limit: int) -> Sequence[Id] | None:
+        async with self._one_at_a_time:
+            tree, known = await self._followed(), await self._load()
+            await self._on(self._walker, lambda: self._look(tree, known))
+            return tuple(id_of(path) for path in known.unseen(limit))
+
     async def close(self) -> None:
         self._closed = True
 

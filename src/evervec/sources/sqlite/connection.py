@@ -47,6 +47,20 @@ def connect_readable(path: Path, *, busy_seconds: float) -> sqlite3.Connection:
     return connection
 
 
+def refuse_missing(path: Path) -> None:
+    """Raise ConfigError if there is no file at *path*."""
+    if not path.is_file():
+        raise ConfigError(
+            f"{str(path)!r} is not a file",
+            hint="name an existing SQLite database; none is made here",
+        )
+
+
+def schema_version(connection: sqlite3.Connection) -> int:
+    """Return a number that grows with every change of a table or a trigger."""
+    return int(connection.execute("pragma schema_version").fetchone()[0])
+
+
 def code_of(error: sqlite3.Error) -> int:
     """Return SQLite's primary error code, 0 where the library gives none."""
     return int(getattr(error, "sqlite_errorcode", 0)) & _FIRST_BYTE

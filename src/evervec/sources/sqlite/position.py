@@ -2,10 +2,12 @@
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
+CURSOR = "cursor"
 _FRESH_SECONDS = 1.0
 
 
@@ -21,13 +23,14 @@ class Position:
     """Without triggers: sizes and times of the file when it was last scanned."""
 
     @classmethod
-    def of(cls, note: bytes) -> Self:
-        """Read what `packed` wrote."""
-        return cls(**json.loads(note))
+    def noted(cls, notes: Mapping[str, bytes]) -> Self | None:
+        """Find among a source's notes what `notes` wrote."""
+        note = notes.get(CURSOR)
+        return None if note is None else cls(**json.loads(note))
 
-    def packed(self) -> bytes:
+    def notes(self) -> dict[str, bytes]:
         """Write this down for the notebook."""
-        return json.dumps(asdict(self)).encode()
+        return {CURSOR: json.dumps(asdict(self)).encode()}
 
 
 def look_at(path: Path) -> str:

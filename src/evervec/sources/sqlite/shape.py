@@ -100,7 +100,7 @@ def inspect(connection: sqlite3.Connection, spec: TableSpec) -> Shape:
     wanted = [_column(name, columns, spec, "--key") for name in spec.key] or declared
     key = _key(spec, wanted, unique)
     fields = {name: _column(name, columns, spec, "--text") for name in spec.fields}
-    metadata = {name: _column(name, columns, spec, "metadata") for name in spec.metadata}
+    metadata = {name: _column(name, columns, spec, "--metadata") for name in spec.metadata}
     watched = dict.fromkeys((*fields.values(), *metadata.values(), *(part.name for part in key)))
     if spec.where is not None:
         watched |= dict.fromkeys(_used(connection, spec, table, columns))

@@ -10,8 +10,7 @@ a *gap*, and everything has to be scanned.
 A version is `epoch << 40 | newest log number`. The epoch, durable in the notebook before it is
 used, grows at each gap, so that versions grow although the log's numbers may start anew.
 
-Where the triggers cannot be installed (read-only), the source says so and answers each change of
-the file with a gap.
+Where triggers cannot be installed (read-only), each change of the file is answered with a gap.
 """
 
 import asyncio
@@ -23,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,11 +36,19 @@ from evervec.sources.sqlite.capture import (
     remove_from,
     transaction,
 )
-from evervec.sources.sqlite.connection import code_of, connect, connect_readable, plain_words
-from evervec.sources.sqlite.position import Position, look_at
+from evervec.sources.sqlite.connection import (
+    code_of,
+    connect,
+    connect_readable,
+    plain_words,
+    refuse_missing,
+    schema_version,
+)
+from evervec.sources.sqlite.position import CURSOR, Position, look_at
 from evervec.sources.sqlite.rows import Rows
 from evervec.sources.sqlite.shape import Shape, TableSpec, described, inspect
-from evervec.sources.sqlite.vectors import Vectors, differing
+from evervec.sources.sqlite.unseen import unseen
+from evervec.sources.sqlite.vectors import Vectors, differing, refuse_unwritable
 from evervec.sqlite.wake import FileWake
 
 T = TypeVar("T")
@@ -68,10 +76,10 @@ class TableSource:
         """Name a table. Unless it is *watched* it can be scanned and read, and is never written."""
         if not _TOKEN.fullmatch(token):
             raise ValueError(f"token {token!r} is not made of small letters and digits")
+        self._define = partial(Capture, token=token, ring=ring)
         self._spec = replace(spec, path=Path(os.path.realpath(spec.path)))
         self._token = token
         self._notebook = notebook
-        self._ring = ring
         self._busy_seconds = busy_seconds
         self._watched = watched
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="evervec-source")
@@ -102,8 +110,8 @@ class TableSource:
             raise ValueError("a source that is only looked at captures nothing")
         notes = await self._notebook.load()
         await self._run(lambda: self._open(notes), opening=True)
-        if "cursor" not in notes and self._cursor is not None:
-            await self._notebook.save({"cursor": self._cursor.packed()})
+        if CURSOR not in notes and self._cursor is not None:
+            await self._notebook.save(self._cursor.notes())
         await self._save_epoch()
 
     async def look_again(self) -> None:
@@ -128,7 +136,7 @@ class TableSource:
             return True
 
         if await self._run(move):
-            await self._notebook.save({"cursor": mark.packed()})
+            await self._notebook.save(mark.notes())
 
     async def scan(self, after: Id | None, limit: int) -> Sequence[Id]:
         def work() -> Sequence[Id]:
@@ -143,12 +151,8 @@ class TableSource:
         def work() -> Reading:
             with self._snapshot() as (connection, rows):
                 version = self._version(connection)
-                found: dict[Id, Document] = {}
-                for document in ids:
-                    row = rows.read(connection, document)
-                    if row is not None:
-                        found[document] = row
-                return Reading(version, found)
+                found = ((document, rows.read(connection, document)) for document in ids)
+                return Reading(version, {document: row for document, row in found if row})
 
         reading = await self._run(work)
         # The epoch is durable before anything is published under it.
@@ -179,6 +183,17 @@ class TableSource:
         if self._due:
             timeout = min(timeout, max(0.0, self._due - time.monotonic()))
         await self._wake.wait(timeout, after=self._looked)
+
+    async def unseen(self, limit: int) -> Sequence[Id] | None:
+        accepted = Position.noted(await self._notebook.load(CURSOR))
+
+        def work() -> Sequence[Id] | None:
+            connection = self._refresh()
+            if accepted is None or accepted.inode != self._identity[1]:
+                return None
+            return unseen(connection, self._spec, self._define, accepted, limit)
+
+        return await self._run(work)
 
     async def close(self) -> None:
         if self._closed:
@@ -230,21 +245,13 @@ class TableSource:
 
     def _open(self, notes: Mapping[str, bytes]) -> None:
         self._removed = False
-        self._cursor = Position.of(notes["cursor"]) if "cursor" in notes else None
+        self._cursor = Position.noted(notes)
         self._epoch = self._saved_epoch = int(notes.get("epoch", b"0"))
         self._schema = -1
-        if not self._spec.path.is_file():
-            raise ConfigError(
-                f"{str(self._spec.path)!r} is not a file",
-                hint="name an existing SQLite database; none is made here",
-            )
+        refuse_missing(self._spec.path)
         self._refresh()
         self._prepare()
-        if self._spec.into and self._scan_only:
-            raise ConfigError(
-                f"column {self._spec.into!r} cannot be written: {self._scan_only}",
-                hint="give this user the right to write the file, or leave --into out",
-            )
+        refuse_unwritable(self._spec.into, self._scan_only)
         with self._snapshot():
             pass
         if self._wake is None:
@@ -257,7 +264,7 @@ class TableSource:
         while True:
             connection = self._refresh()
             with transaction(connection):
-                if _schema_version(connection) == self._schema and self._rows is not None:
+                if schema_version(connection) == self._schema and self._rows is not None:
                     self._check(connection)
                     yield connection, self._rows
                     return
@@ -301,12 +308,12 @@ class TableSource:
         """Look at the table as it is now, and put the triggers in place if they are not."""
         connection = self._refresh()
         with transaction(connection):
-            schema = _schema_version(connection)
+            schema = schema_version(connection)
             shape = inspect(connection, self._spec)
             if not self._watched:
                 self._shape, self._schema, self._rows = shape, schema, Rows(shape)
                 return
-            capture = Capture(shape, token=self._token, ring=self._ring)
+            capture = self._define(shape)
             installed = capture.is_installed(connection)
             top = capture.last(connection) if installed else Row(0, 0)
         if not installed:
@@ -317,7 +324,8 @@ class TableSource:
         self._rows = Rows(shape)
         if self._cursor is None:
             self._cursor = self._position(top)
-        elif not installed and not self._resumes():
+        elif not installed and not (self._scan_only and self._cursor.look):
+            # Unless it is the cursor of a file without triggers, as it is now.
             self._break()
 
     def _install(self, connection: sqlite3.Connection, capture: Capture) -> tuple[int, Row]:
@@ -325,18 +333,14 @@ class TableSource:
             with transaction(connection, write=True):
                 capture.install(connection)
                 # Taken before others can write: the first cursor misses nothing.
-                schema, top = _schema_version(connection), capture.last(connection)
+                schema, top = schema_version(connection), capture.last(connection)
         except sqlite3.OperationalError as error:
             if code_of(error) not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
                 raise
             self._scan_only = str(error)
-            return _schema_version(connection), Row(0, 0)
+            return schema_version(connection), Row(0, 0)
         self._scan_only = ""
         return schema, top
-
-    def _resumes(self) -> bool:
-        """Return whether the cursor is one of a file without triggers, as it is now."""
-        return bool(self._scan_only and self._cursor is not None and self._cursor.look)
 
     def _break(self) -> None:
         self._epoch += 1
@@ -382,7 +386,7 @@ class TableSource:
             return Captured(tuple(ids), self._position(capture.row(connection, at)))
 
     def _scanned(self) -> Captured | None:
-        """Answer a change of a file without triggers: something is different, so look at all."""
+        """Answer a change of a file without triggers: look at all."""
         self._due = 0.0
         position = self._position(Row(0, 0))
         moved = self._gap or self._cursor is None or self._cursor.look != position.look
@@ -394,7 +398,3 @@ class TableSource:
             return None
         self._scanned_at = time.monotonic()
         return Captured((), position, gap=True)
-
-
-def _schema_version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("pragma schema_version").fetchone()[0])

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from evervec.errors import SourceError
+from evervec.errors import ConfigError, SourceError
 from evervec.model import Document, Id
 from evervec.ports import Vector, Wanted
 from evervec.sources.sqlite.capture import Capture, transaction
@@ -97,3 +97,12 @@ def differing(
 
 def packed(vector: Vector) -> bytes:
     return np.ascontiguousarray(vector, "<f4").tobytes()
+
+
+def refuse_unwritable(column: str | None, why: str) -> None:
+    """Raise ConfigError if a column is named and there is a reason *why* it cannot be written."""
+    if column and why:
+        raise ConfigError(
+            f"column {column!r} cannot be written: {why}",
+            hint="give this user the right to write the file, or leave --into out",
+        )
