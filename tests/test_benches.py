@@ -14,6 +14,7 @@ from benches.table import table
 ROOT = Path(__file__).parent.parent
 
 TINY = {
+    "asking": ["--starts", "1", "--queries", "20"],
     "capture": ["--rows", "400", "--repeats", "1", "--wakes", "5"],
     "chunks": ["--edits", "2", "--alone", "--folder", "docs", "--passes", "1"],
     "fidelity": ["--texts", "40", "--queries", "10", "--passes", "1", "--against", "shipped"],
