@@ -41,7 +41,7 @@ from evervec.ports import RowVectors, Source, Store
 from evervec.recipe import Prepared, Recipe
 from evervec.writeback import write_back
 
-PORTION_PIECES = 1024
+PORTION_PIECES = 1536
 AHEAD_PIECES = 2 * PORTION_PIECES
 """How much of a lease may be on its way to the model while more of it is read: enough that the
 model never waits for a read or a publication (a backfill with a sequential model of 50 ms a request
@@ -49,7 +49,8 @@ took 1.6 times as long as its requests before), and bounded in memory."""
 PUBLISH_PIECES = 256
 """Chunks a publication at most, unless one document has more: the writer's thread is free again
 after some 20 ms, for a live edit or for the model's next answer."""
-FIRST_SLICE = 64
+FIRST_SLICE, SLICE_GROWTH = 64, 4
+"""A model that waits for work gets the first of it soon, and the rest in few slices."""
 SLICE_CHARS = 32_000_000
 RETRY_TOGETHER = 32
 """Texts in one request after the first failure; an eighth of it after the next, and so on."""
@@ -127,6 +128,10 @@ class Attempts:
             async for outcomes, read in self._read(serving, jobs):
                 mine = [*pending.pop(serving.embedding, ()), *read]
                 *full, last = portions(mine, PORTION_PIECES) or [[]]
+                if last and serving.embedding.hungry:
+                    # A smaller portion fits worse into requests; a model that waits costs more.
+                    full.append(last)
+                    last = []
                 pending[serving.embedding] = last
                 yield outcomes, [(serving.embedding, portion) for portion in full]
         yield {}, [(embedding, works) for embedding, works in pending.items() if works]
@@ -151,7 +156,7 @@ class Attempts:
             )
             reach("attempt.planned")
             yield outcomes, works
-            size = _next_slice(reading)
+            size = min(SLICE_GROWTH * size, _next_slice(reading))
 
     def _prepare(
         self,
@@ -320,11 +325,12 @@ def _work(serving: Serving, job: Job, reading: Reading, stored: Stored | None) -
     document = reading.documents.get(job.key.id)
     if document is None:
         return Work(job, None, reading.version)
-    _, digest, metadata = serving.recipe.rendered(document)
+    rendered = serving.recipe.rendered(document)
+    _, digest, metadata = rendered
     published = unchanged(digest, stored, serving.embedding.space)
     if published and not job.force:
         return Work(job, Prepared(digest, (), metadata), reading.version, touch=True)
-    prepared = serving.recipe.prepare(document, serving.embedding.embedder)
+    prepared = serving.recipe.cut(document, rendered, serving.embedding.embedder)
     return Work(job, prepared, reading.version, published=published)
 
 

@@ -62,6 +62,11 @@ class Embedding:
         self._away_until = 0.0
         self._away = ""
 
+    @property
+    def hungry(self) -> bool:
+        """Whether the model will have nothing to do when it has answered what it is asked now."""
+        return not self._gate.waited_for()
+
     async def ensure(
         self,
         wanted: Mapping[Want, str],

@@ -15,6 +15,10 @@ class Gate:
         self._free = places
         self._waiting: dict[Lane, deque[asyncio.Future[None]]] = {lane: deque() for lane in Lane}
 
+    def waited_for(self) -> bool:
+        """Say whether somebody waits for a place."""
+        return any(self._waiting.values())
+
     @asynccontextmanager
     async def place(self, lane: Lane) -> AsyncIterator[None]:
         await self._enter(lane)

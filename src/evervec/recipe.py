@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from evervec.model import Chunk, Document, Piece
 from evervec.text.chunk import ChunkRecipe, chunk
@@ -21,6 +21,10 @@ class Tokens(Protocol):
     def token_ends(self, text: str) -> Sequence[int]: ...
 
     def count_tokens(self, texts: Sequence[str]) -> Sequence[int]: ...
+
+
+Rendered: TypeAlias = tuple[str, bytes, Mapping[str, Any]]
+"""A document's text, its digest and its metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +74,18 @@ class Recipe:
 
     def prepare(self, document: Document, tokens: Tokens) -> Prepared:
         """Render, digest and cut *document*. Pure, and CPU-bound: call it off the event loop."""
-        text, digest, metadata = self.rendered(document)
+        return self.cut(document, self.rendered(document), tokens)
+
+    def cut(self, document: Document, rendered: Rendered, tokens: Tokens) -> Prepared:
+        """Cut what `rendered` made of *document*."""
+        text, digest, metadata = rendered
         parts = chunk(text, kind=self._kind(document), tokens=tokens, recipe=self.chunking)
         pieces = tuple(
             Piece(part, text_digest(part.embedded)) for part in _paged(parts, text, document)
         )
         return Prepared(digest, pieces, metadata)
 
-    def rendered(self, document: Document) -> tuple[str, bytes, Mapping[str, Any]]:
+    def rendered(self, document: Document) -> Rendered:
         """Return the text, the digest over all that counts, and the metadata."""
         text = self.template.render(document.fields)
         if self.normalised:

@@ -60,7 +60,7 @@ class Work:
         "Seconds after which work is looked for without any wake-up",
         EmbeddingWorker__IntervalSeconds=float,
     )
-    claim: int = _known_as(500, "Jobs a lease at most", EmbeddingWorker__BatchSize=int)
+    claim: int = _known_as(1000, "Jobs a lease at most", EmbeddingWorker__BatchSize=int)
     slots: int = _known_as(2, "Leases at a time; one more serves live edits alone")
     lease: float = _known_as(
         60.0,

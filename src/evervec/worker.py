@@ -36,7 +36,7 @@ class Attempt(Protocol):
 class Pace:
     """How much a worker takes at a time."""
 
-    claim: int = 500
+    claim: int = 1000
     """Jobs a lease at most."""
     slots: int = 2
     """Leases at a time; one more is kept for live edits alone."""

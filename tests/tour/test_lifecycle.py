@@ -7,13 +7,14 @@ import time
 from contextlib import closing
 
 import pytest
-from tests.tour.shop import HeldEmbedder, articles, rows, searchable
+from tests.tour.shop import PATIENCE, HeldEmbedder, articles, rows, searchable
 
 import evervec
 from evervec.holder import this_process
 from evervec.model import Change, Key, State, encode_id
 from evervec.outcome import Done, Fail
 from evervec.testing.clock import VirtualClock
+from evervec.testing.embedder import HashEmbedder
 
 pytestmark = pytest.mark.anyio
 
@@ -140,6 +141,34 @@ async def test_sixty_programs_write_while_the_model_works_and_none_times_out(sho
         assert refused == []
         model.go.set()
         await searchable(collection, "many", *range(100, 160))
+
+
+class Prompt(HashEmbedder):
+    """Cuts no more than the first texts until it is asked for vectors."""
+
+    def __init__(self):
+        super().__init__()
+        self.cut = 0
+        self.asked_for = threading.Event()
+        self.asked_in_time = True
+
+    def token_ends(self, text):
+        self.cut += 1
+        if self.cut == 100:
+            self.asked_in_time = self.asked_for.wait(PATIENCE)
+        return super().token_ends(text)
+
+    async def embed(self, texts, *, kind):
+        self.asked_for.set()
+        return await super().embed(texts, kind=kind)
+
+
+async def test_a_model_without_work_gets_some_before_all_of_a_lease_is_read(shop, state):
+    model = Prompt()
+    shop.put(*((n, f"row {n}") for n in range(1, 501)))
+    async with evervec.App(state, model=model) as app:
+        await articles(app, shop).synced()
+    assert model.asked_in_time
 
 
 @pytest.mark.accepts("002-10", "002-29", "000-57")

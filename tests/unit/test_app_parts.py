@@ -61,6 +61,21 @@ async def test_a_gate_lets_in_as_many_as_it_has_places():
     await asyncio.gather(*visitors.tasks.values())
 
 
+async def test_a_gate_tells_whether_somebody_waits():
+    gate = Gate(1)
+    visitors = Visitors(gate)
+    visitors.come("first", Lane.BACKFILL)
+    await settled()
+    assert not gate.waited_for()
+    visitors.come("second", Lane.BACKFILL)
+    await settled()
+    assert gate.waited_for()
+    for event in visitors.leave.values():
+        event.set()
+    await asyncio.gather(*visitors.tasks.values())
+    assert not gate.waited_for()
+
+
 async def test_a_live_edit_passes_the_gate_before_a_backfill_that_came_earlier():
     visitors = Visitors(Gate(1))
     visitors.come("first", Lane.BACKFILL)

@@ -82,6 +82,20 @@ def test_chunks_hold_the_whole_text_within_the_limit(text, kind, overlap, contex
     assert chunks == cut(text, kind=kind, tokens=WordPieces(), recipe=recipe)
 
 
+KINDS = ("plain", "code")
+SHORT = st.lists(st.sampled_from(["word", "Two.", " ", "\t", "\n", "漢", "x" * 40]), max_size=30)
+
+
+@settings(max_examples=150, deadline=None)
+@given(SHORT.map("".join), st.sampled_from([0, 5]))
+def test_a_short_text_without_headings_is_cut_alike_whatever_it_is_taken_for(text, overlap):
+    """Plain texts that fit take a shorter way to the same chunks."""
+    recipe = ChunkRecipe(tokens_max=32, overlap=overlap)
+    plain, code = (cut(text, kind=kind, tokens=WordPieces(), recipe=recipe) for kind in KINDS)
+    if len(plain) == 1:
+        assert plain == code
+
+
 @pytest.mark.parametrize("text", ["", " \n\t\n ", "\n" * 1000])
 @pytest.mark.parametrize("kind", ["plain", "markdown"])
 def test_a_blank_text_has_no_chunks(text, kind):

@@ -52,7 +52,8 @@ def viewed(matrix, folder: Path, *, coded: int | None = None, dead=()) -> View:
         found = file.view(matrix, b"g" * 16, safe, lambda: b"g" * 16)
     gone = np.zeros(count, np.bool_)
     gone[list(dead)] = True
-    return View(matrix, np.arange(count) * 3, np.zeros(count, np.uint64), gone, 0, found)
+    digests = np.zeros(count, np.uint64)
+    return View(matrix, np.arange(count) * 3, digests, gone, 0, bool(gone.any()), found)
 
 
 def best(matrix, query, k, among=None):
@@ -69,6 +70,26 @@ def read(view, query, k, allowed=None):
     looking = Scan(view, query, allowed)
     rows = looking.nearest(k)
     return set(rows[np.argsort(-(view.matrix[rows] @ query))][:k].tolist()), looking
+
+
+@pytest.mark.parametrize("count", [1, 63, 640, 5000, 30_001])
+@pytest.mark.parametrize("depth", [1, 7, 70])
+def test_without_codes_the_nearest_are_exact_with_all_ties_and_none_that_is_gone(count, depth):
+    random = np.random.default_rng(count)
+    matrix = random.integers(-2, 3, (count, 4)).astype(np.float32)
+    dead = random.random(count) < 0.2
+    digests = np.zeros(count, np.uint64)
+    view = View(matrix, np.arange(count), digests, dead, 0, bool(dead.any()))
+    query = np.array([3.0, -1.0, 1.0, 2.0])
+    scan, dropped = Scan(view, query, None), np.arange(0, count, 7)
+    scores = np.where(dead, -np.inf, matrix @ query.astype(np.float32))
+    for gone in ((), dropped):
+        scan.drop(np.array(gone, np.int64))
+        scores[np.array(gone, np.int64)] = -np.inf
+        last = np.sort(scores)[-min(depth, count)]
+        wanted = np.flatnonzero((scores >= last) & (scores > -np.inf))
+        assert scan.nearest(depth).tolist() == wanted.tolist()
+    assert scan.compared == count
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,10 @@ def told(text):
     return list(accumulate((end for _, end in encoding.offsets), max))
 
 
+def told_ids(text):
+    return tokenizer().encode(text, add_special_tokens=False).ids
+
+
 PIECES = st.sampled_from(
     ["word", "Word,", "`x_y`", " ", "\n", "\t", "\r\n", "\xa0", "\u2003", "\u3000", "e\u0301", "\u0301",
      "\u200d", "\x00", "\x1c", "\x85", "漢字。", "ที่", "İ", "ﬁ", "ß", "[CLS", "##ing", "x" * 120, "🙂",
@@ -41,11 +45,12 @@ PIECES = st.sampled_from(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(PIECES | st.text(max_size=6), max_size=40).map("".join))
-def test_the_tokens_of_runs_end_where_those_of_the_text_do(text):
+def test_runs_have_the_tokens_of_the_text_and_they_end_where_its_own_do(text):
     if runs().able(text):
         assert runs().ends(text) == told(text)
         # From memory as well.
-        assert runs().ends(text) == told(text)
+        ends, ids = runs().read(text)
+        assert (ends, ids.tolist()) == (told(text), told_ids(text))
         assert runs().counts(["", text, text]) == [0, len(told(text)), len(told(text))]
 
 

@@ -102,7 +102,10 @@ def test_our_own_name_goes_before_another_systems(tmp_path):
         ("stat = 'x'", "'stat', which is not a setting\n  did you mean 'state'?"),
         ("[worker]\nclam = 1", "did you mean 'worker.claim'?"),
         ("[worker]\nxyzzy = 1", "known: enabled"),
-        ("[worker]\nclaim = 'x'", "worker.claim = 'x' is not a whole number\n  its default is 500"),
+        (
+            "[worker]\nclaim = 'x'",
+            "worker.claim = 'x' is not a whole number\n  its default is 1000",
+        ),
         ("[worker]\nclaim = true", "is not a whole number"),
         ("[worker]\nlease = 'x'", "is not a number"),
         ("[worker]\nenabled = 1", "is not true or false"),

@@ -17,7 +17,7 @@ from evervec.model import Chunk
 from evervec.text.blocks import Block, Kind, plain_blocks
 from evervec.text.boundaries import WITHIN, Level, items, rows
 from evervec.text.code import code_blocks
-from evervec.text.costs import JOINT, Costs, Headings, TokenEnds
+from evervec.text.costs import JOINT, SPECIAL, Costs, Headings, TokenEnds
 from evervec.text.cutting import ALGORITHM, ChunkRecipe
 from evervec.text.markdown import header_row, markdown_blocks
 from evervec.text.pack import Span, pack
@@ -29,6 +29,8 @@ _BLOCKS = {"markdown": markdown_blocks, "code": code_blocks}
 _SPACE = re.compile(r"\s+")
 _SLACK = 4
 """Some tokenizers count a part by itself a little higher than within the whole."""
+_SHORT = 5
+"""Characters a token, at most, of a text that may well fit as a whole."""
 
 
 def chunk(text: str, *, kind: str, tokens: TokenEnds, recipe: ChunkRecipe) -> Iterator[Chunk]:
@@ -37,6 +39,11 @@ def chunk(text: str, *, kind: str, tokens: TokenEnds, recipe: ChunkRecipe) -> It
     *kind* is `markdown` or `code`; anything else is plain. Together the chunks hold all of *text*
     but whitespace.
     """
+    if kind not in _BLOCKS and len(text) <= _SHORT * recipe.tokens_max:
+        whole = _whole(text, tokens, recipe)
+        if whole is not None:
+            yield whole
+            return
     blocks = _BLOCKS.get(kind, plain_blocks)(text)
     for sections in batches(text, blocks):
         start, end = sections[0].start, sections[-1].end
@@ -45,6 +52,23 @@ def chunk(text: str, *, kind: str, tokens: TokenEnds, recipe: ChunkRecipe) -> It
         costs = Costs(text, start, end, tokens)
         headings = Headings(sections, tokens, recipe)
         yield from _Cutter(text, costs, headings, recipe, tokens).chunks(sections)
+
+
+def _whole(text: str, tokens: TokenEnds, recipe: ChunkRecipe) -> Chunk | None:
+    """Return a text without headings that surely fits as its one chunk, and None otherwise.
+
+    Most rows of a table are such, and all else that is done here would cost more than to read them.
+    """
+    body = text.strip()
+    if not body:
+        return None
+    (special,) = tokens.count_tokens([""])
+    room = recipe.tokens_max - max(special, SPECIAL) - recipe.overlap - _SLACK
+    costs = Costs(text, 0, len(text), tokens)
+    if costs.until(len(text)) > room:
+        return None
+    start = text.index(body[0])
+    return Chunk(body, start, start + len(body), heading_context=recipe.heading_context)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Protocol
 from evervec.text.cutting import ChunkRecipe
 from evervec.text.sections import Section
 
-_SPECIAL = 2
+SPECIAL = 2
 """Tokens that models put around a text, at least."""
 JOINT = " > "
 _WORD_MOST = 32
@@ -84,7 +84,7 @@ class Headings:
             part: count - special
             for part, count in zip(parts, tokens.count_tokens(parts), strict=True)
         }
-        self.special = max(special, _SPECIAL)
+        self.special = max(special, SPECIAL)
         self._shown: dict[tuple[str, ...], tuple[str, int]] = {}
 
     def of(self, path: tuple[str, ...]) -> tuple[str, int]:

@@ -44,6 +44,9 @@ class Running:
         self.threads = threads
         self._load_tokens, self._load_engine = tokens, engine
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="evervec-model")
+        # The next request is read while this one is computed. Behind its runs, in their pool, it
+        # would be ready only when they have ended, and a processor idle until then.
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="evervec-tokens")
         self._loading = threading.RLock()
         self._tokens: Tokens | None = None
         self._engine: Engine | None = None
@@ -68,7 +71,7 @@ class Running:
         # In parts, so that an interrupt never waits for all of a long list.
         for start in range(0, len(texts), TOKENISED_AT_ONCE):
             part = texts[start : start + TOKENISED_AT_ONCE]
-            rows += await self._call(partial(self._ids, part, limits.text_tokens_max))
+            rows += await self._call(self._reader, partial(self._ids, part, limits.text_tokens_max))
         vectors = np.zeros((len(rows), dimension), np.float32)
         try:
             async with asyncio.TaskGroup() as group:
@@ -82,6 +85,7 @@ class Running:
     async def close(self) -> None:
         """Wait for the requests under way, drop those that wait, and free the memory."""
         self._closed = True
+        await asyncio.to_thread(self._reader.shutdown, cancel_futures=True)
         await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
         self._engine = None
         if "_turns" in self.__dict__:
@@ -92,7 +96,7 @@ class Running:
     ) -> None:
         ids = [rows[index] for index in run]
         try:
-            vectors[run] = await self._call(lambda: self._answered(ids))
+            vectors[run] = await self._call(self._pool, lambda: self._answered(ids))
         except MemoryError as error:
             room.ran_out()
             if len(run) == 1:
@@ -105,10 +109,10 @@ class Running:
         else:
             room.went_well()
 
-    async def _call(self, work: Callable[[], T]) -> T:
+    async def _call(self, pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         if self._closed:
             raise Unavailable(f"the model {self.name} was closed", after=0.0)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        return await asyncio.get_running_loop().run_in_executor(pool, work)
 
     def _answered(self, ids: list[list[int]]) -> Vectors:
         engine = self.engine()

@@ -114,14 +114,18 @@ class Tokens:
 
     def _ends(self, window: str, *, remember: bool) -> list[int]:
         cleaned = self._cleaned(window)
-        if not remember and self._runs.able(cleaned):
-            return self._runs.ends(cleaned)
-        encoding = self._tokenizer.encode(cleaned, add_special_tokens=False)
+        if self._runs.able(cleaned):
+            ends, read = self._runs.read(cleaned)
+            ids = read.tolist() if remember else []
+        else:
+            encoding = self._tokenizer.encode(cleaned, add_special_tokens=False)
+            ends = list(accumulate((end for _, end in encoding.offsets), max))
+            ids = encoding.ids
         if remember:
-            self._remember(window, encoding.ids)
+            self._remember(window, ids)
         # What was left off the beginning counts in the places of what follows.
         skipped = len(window) - len(window.lstrip()) if self._bare else 0
-        return list(accumulate((skipped + end for _, end in encoding.offsets), max))
+        return [skipped + end for end in ends] if skipped else ends
 
     def _remember(self, text: str, ids: Sequence[int]) -> None:
         with self._remembering:

@@ -74,6 +74,7 @@ class CollectionRow:
     next_chunk: int
     chunks: int
     revision: int
+    documents: int
 
     @property
     def first(self) -> int:
@@ -94,6 +95,8 @@ class View:
     dead: NDArray[np.bool_]
     unknown: int
     """How many more rows are dead, without knowing which."""
+    buried: bool
+    """Whether any row is marked as dead."""
     coded: Coded | None = None
     """The codes of the first rows, in a large collection."""
 
@@ -114,6 +117,7 @@ class MatrixIndex:
         self._entries: NDArray[np.void] = np.empty(0, ENTRY)
         self._dead = np.zeros(0, np.bool_)
         self._revision = -1
+        self._shown: tuple[CollectionRow, View] | None = None
 
     def view(self, connection: apsw.Connection, row: CollectionRow) -> View:
         """Bring the files up to the connection's snapshot and return what it may see.
@@ -129,7 +133,12 @@ class MatrixIndex:
                     self._catch_up(connection, row)
                 self._bury(connection, row)
                 self._revision = row.revision
-            return replace(self._visible(row), coded=self._coded())
+                self._shown = None
+            if self._shown is None or self._shown[0] != row:
+                self._shown = row, self._visible(row)
+            # A view is never changed, so that threads may share it while nothing happens.
+            view, coded = self._shown[1], self._coded()
+            return view if coded is None else replace(view, coded=coded)
 
     def bury(self, chunks: Iterable[int]) -> None:
         """Remember rows whose chunk was found to be gone."""
@@ -139,6 +148,7 @@ class MatrixIndex:
             places = np.searchsorted(numbers, wanted)
             places = places[places < len(numbers)]
             self._dead[places[np.isin(numbers[places], wanted)]] = True
+            self._shown = None
 
     def rebuild(self) -> None:
         """Forget the files; the next `view` builds them again."""
@@ -165,6 +175,7 @@ class MatrixIndex:
         self._entries = np.empty(0, ENTRY)
         self._dead = np.zeros(0, np.bool_)
         self._revision = -1
+        self._shown = None
 
     def _coded(self) -> Coded | None:
         header = self._header
@@ -185,12 +196,16 @@ class MatrixIndex:
         numbers = self._numbers()
         seen = int(np.searchsorted(numbers, row.end))
         dead = self._dead[:seen].copy()  # threads go on marking
-        unknown = seen - int(dead.sum()) - row.chunks
+        buried = int(dead.sum())
+        unknown = seen - buried - row.chunks
         if unknown < 0:
             raise Contradiction
-        return View(
-            self._matrix[:seen], numbers[:seen], self._entries["digest"][:seen], dead, unknown
+        # Plain arrays over the same memory: numpy is slower with what knows that it is a file.
+        matrix, digests = (
+            np.asarray(self._matrix[:seen]),
+            np.asarray(self._entries["digest"][:seen]),
         )
+        return View(matrix, numbers[:seen], digests, dead, unknown, buried > 0)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

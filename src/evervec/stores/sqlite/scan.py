@@ -25,6 +25,8 @@ FEW_ROWS = 20_000
 FEW_IN, WIDE = 32, 16
 """How many rows for each wanted one make a search by halves worth it; how sparse numbers may be."""
 GATHERED_ROWS = 8_192
+GROUP_ROWS = 64
+"""The best of each group of so many rows say quickly how good a row must be at least."""
 READ_SHARE_MAX = 1 / 12
 """Reading single rows costs more than reading all in order from about here on."""
 
@@ -42,6 +44,8 @@ class Scan:
         """Whether the codes chose what was compared."""
         self._distances = np.empty(0, np.uint16)
         self._reach = -1
+        self._rows: Rows | None = None
+        """Which rows the scores are of; None: of all."""
         few = self._allowed is not None and len(self._allowed) <= FEW_ROWS
         if view.coded is None or few:
             self._read_all()
@@ -51,23 +55,24 @@ class Scan:
     @property
     def compared(self) -> int:
         """How many rows were compared as they are."""
-        return len(self._rows)
+        return len(self._scores)
 
     def nearest(self, depth: int) -> Rows:
         """Return the *depth* nearest rows, unordered, with all that might tie with the last."""
         while self.coded and (further := self._further(depth)) > self._reach:
             self._widen(further)
-        return self._rows[_top(self._scores, depth)]
+        top = _top(self._scores, depth)
+        return top if self._rows is None else self._rows[top]
 
     def drop(self, rows: Rows) -> None:
         """Leave out rows whose chunk is gone."""
-        self._scores[np.isin(self._rows, rows)] = -np.inf
+        self._scores[rows if self._rows is None else np.isin(self._rows, rows)] = -np.inf
 
     def _begin(self, coded: Coded) -> None:
         view = self._view
         end = min(coded.rows, len(view.chunks))
         distances = coded.distances(code_of(self._query))[:end]
-        if view.dead.any():
+        if view.buried:
             distances[view.dead[:end]] = FAR
         self.coded, self._distances = True, distances
         # What came after the codes is compared in any case.
@@ -80,7 +85,8 @@ class Scan:
         else:
             self._rows = np.arange(end, len(view.chunks))
             self._scores = np.vecdot(view.matrix[end:], self._query)
-            self._scores[view.dead[end:]] = -np.inf
+            if view.buried:
+                self._scores[view.dead[end:]] = -np.inf
 
     def _further(self, depth: int) -> int:
         """Return how far to read: until no row further off can be among the *depth* nearest."""
@@ -88,9 +94,8 @@ class Scan:
         found = int((self._scores > -np.inf).sum())
         if self._reach < 0 or found < depth:
             # Twice of what was compared, so that each turn reads on, whatever was dropped.
-            return self._distance_of(max(FIRST_ROWS, 4 * depth, 2 * len(self._rows)), bits)
-        last = np.partition(self._scores, len(self._scores) - depth)[len(self._scores) - depth]
-        return min(bits, reach(float(last), len(self._query)))
+            return self._distance_of(max(FIRST_ROWS, 4 * depth, 2 * self.compared), bits)
+        return min(bits, reach(_last(self._scores, depth), len(self._query)))
 
     def _distance_of(self, place: int, bits: int) -> int:
         if place >= len(self._distances):
@@ -105,7 +110,7 @@ class Scan:
             return
         new = new[distances[new] > self._reach] if self._reach >= 0 else new
         self._reach = further
-        self._rows = np.concatenate([self._rows, new])
+        self._rows = new if self._rows is None else np.concatenate([self._rows, new])
         self._scores = np.concatenate([self._scores, self._compare(new)])
 
     def _read_all(self) -> None:
@@ -114,7 +119,7 @@ class Scan:
         if allowed is not None and len(allowed) * 4 < len(view.chunks):
             self._rows, self._scores = allowed, self._compare(allowed)
             return
-        self._rows = np.arange(len(view.chunks))
+        self._rows = None
         if len(view.chunks) <= FEW_ROWS:
             self._scores = np.vecdot(view.matrix, self._query)
         else:
@@ -123,7 +128,7 @@ class Scan:
             others = np.ones(len(view.chunks), np.bool_)
             others[allowed] = False
             self._scores[others] = -np.inf
-        if view.dead.any():
+        if view.buried:
             self._scores[view.dead] = -np.inf
 
     def _compare(self, rows: Rows) -> NDArray[np.float32]:
@@ -153,7 +158,19 @@ def rows_of(chunks: Chunks, allowed: Chunks) -> Rows:
 
 def _top(scores: NDArray[np.float32], depth: int) -> Rows:
     """Return where the *depth* greatest scores are, with all that might tie with the last."""
+    groups = len(scores) // GROUP_ROWS
+    rows = None
+    if groups > depth:
+        best = scores[: groups * GROUP_ROWS].reshape(GROUP_ROWS, groups).max(axis=0)
+        rows = np.flatnonzero(scores >= _last(best, depth) - NEAR)
+        scores = scores[rows]
+    there = scores > -np.inf
     if len(scores) > depth:
-        last = np.partition(scores, len(scores) - depth)[len(scores) - depth]
-        return np.flatnonzero((scores >= last - NEAR) & (scores > -np.inf))
-    return np.flatnonzero(scores > -np.inf)
+        there &= scores >= _last(scores, depth) - NEAR
+    top = np.flatnonzero(there)
+    return top if rows is None else rows[top]
+
+
+def _last(scores: NDArray[np.float32], depth: int) -> float:
+    """Return the last of the *depth* greatest scores."""
+    return float(np.partition(scores, len(scores) - depth)[len(scores) - depth])

@@ -9,6 +9,7 @@ Each answer comes from one snapshot of the database. The matrix says which chunk
 database says which of them exist.
 """
 
+import math
 import shutil
 import tempfile
 import threading
@@ -50,6 +51,8 @@ T = TypeVar("T")
 
 FUSED_MIN = 100
 """How deep each ranking is read before fusion, at least."""
+SPARE = 2
+"""How many more chunks than seem to be needed are ranked."""
 RETRIES = 5
 
 
@@ -190,9 +193,9 @@ class _Search:
     def answer(self, vector: NDArray[np.float64] | None, words: list[str]) -> list[Hit]:
         query = self._query
         if query.mode == "dense" and vector is not None:
-            ranking = self._deepened(lambda n: self._dense(vector, n), query.k)
+            ranking = self._deepened(lambda n: self._dense(vector, n), self._likely())
         elif query.mode == "lexical":
-            ranking = self._deepened(lambda n: self._lexical(words, n), query.k)
+            ranking = self._deepened(lambda n: self._lexical(words, n), 2 * query.k + 10)
         else:
             ranking = self._hybrid(vector, words)
         return self._hits(ranking[: query.k], Marker(self._connection, words))
@@ -222,13 +225,21 @@ class _Search:
             )
         return targets
 
-    def _deepened(self, rank: Callable[[int], Ranking], k: int) -> Ranking:
-        """Rank deeper until there are *k* documents: one document may own all the first chunks."""
-        depth = 2 * k + 10
+    def _likely(self) -> int:
+        """Return how many chunks are likely to be of enough documents.
+
+        Each is looked up in the database; to ask for more, if it was not enough, costs little.
+        """
+        chunks = sum(target.row.chunks for target in self._targets)
+        documents = max(1, sum(target.row.documents for target in self._targets))
+        return math.ceil(self._query.k * min(chunks / documents, 2.0)) + SPARE
+
+    def _deepened(self, rank: Callable[[int], Ranking], depth: int) -> Ranking:
+        """Rank deeper until there are enough documents: one may own all the first chunks."""
         while True:
             ranking = rank(depth)
             best = best_of_each(ranking)
-            if len(best) >= k or len(ranking) < depth:
+            if len(best) >= self._query.k or len(ranking) < depth:
                 return best
             depth *= 4
 
@@ -372,7 +383,7 @@ def _checked(query: Query) -> NDArray[np.float64] | None:
             hint="embed the text first, or search with mode='lexical'",
         )
     vector = np.asarray(query.vector, np.float64).reshape(-1)
-    length = float(np.linalg.norm(vector))
-    if not np.isfinite(length) or length == 0:
+    length = math.sqrt(float(vector @ vector))
+    if not math.isfinite(length) or length == 0:
         raise ConfigError("the query's vector has no direction: it is zero, or not finite")
     return vector / length

@@ -2,7 +2,7 @@
 select identity from store_identity
 
 -- name: collection
-select number, space, next_chunk, chunks, revision
+select number, space, next_chunk, chunks, revision, documents
 from store_collection
 where tenant = :tenant
   and name = :name
