@@ -194,13 +194,18 @@ class Attempts:
         self, works: Sequence[Work], outcomes: Mapping[int, Outcome]
     ) -> dict[int, Outcome]:
         """Write the vectors of what is published into its rows; return whose job is not done yet."""
+        done = [
+            work.job
+            for work in works
+            if work.prepared is not None and isinstance(outcomes.get(work.job.job), Done)
+        ]
+        keeping = {scope: each for scope, each in self.servings.items() if each.rows is not None}
         ended: dict[Scope, dict[Id, Job]] = {}
-        for work in works:
-            if work.prepared is not None and isinstance(outcomes.get(work.job.job), Done):
-                ended.setdefault(work.job.key.scope, {})[work.job.key.id] = work.job
+        for job in done if keeping else ():
+            ended.setdefault(job.key.scope, {})[job.key.id] = job
         undone: dict[int, Outcome] = {}
         for scope, jobs in ended.items():
-            serving = self.servings.get(scope)
+            serving = keeping.get(scope)
             if serving is None or serving.rows is None:
                 continue
             try:
@@ -212,7 +217,7 @@ class Attempts:
                 if refusal:
                     refused = Permanent(f"the row refuses its vector: {refusal}")
                     undone[jobs[id_].job] = self._outcome(refused, jobs[id_])
-        if ended:
+        if done:
             reach("attempt.written_back")
         return undone
 
