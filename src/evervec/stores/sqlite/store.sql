@@ -210,30 +210,15 @@ order by id
 limit :limit
 
 -- name: damaged
--- A chunk whose vector is lost counts as lost itself.
 select id
-from store_document
+from store_damaged
 where collection = :collection
-  and deleted = 0
-  and chunks <> (
-      select count(*)
-      from store_chunk
-      join store_vector on store_vector.number = store_chunk.vector
-      where store_chunk.document = store_document.document
-  )
 
 -- name: damaged_document
 select id
-from store_document
+from store_damaged
 where collection = :collection
   and id = :id
-  and deleted = 0
-  and chunks <> (
-      select count(*)
-      from store_chunk
-      join store_vector on store_vector.number = store_chunk.vector
-      where store_chunk.document = store_document.document
-  )
 
 -- name: highest_fence
 select max(fence) from store_collection
