@@ -36,7 +36,7 @@ from evervec.model import (
     Verdict,
 )
 from evervec.outcome import Done, Outcome, Release
-from evervec.plan import Work, portions, unchanged
+from evervec.plan import Work, is_stored, portions
 from evervec.ports import RowVectors, Source, Store
 from evervec.recipe import Prepared, Recipe
 from evervec.writeback import write_back
@@ -326,7 +326,7 @@ def _work(serving: Serving, job: Job, reading: Reading, stored: Stored | None) -
     if document is None:
         return Work(job, None, reading.version)
     _, digest, metadata = serving.recipe.rendered(document)
-    published = unchanged(digest, stored, serving.embedding.space)
+    published = is_stored(digest, stored, serving.embedding.space)
     if published and not job.force:
         return Work(job, Prepared(digest, (), metadata), reading.version, touch=True)
     prepared = serving.recipe.prepare(document, serving.embedding.embedder)

@@ -17,7 +17,18 @@ import numpy as np
 import pytest
 
 from evervec.errors import ConfigError
-from evervec.model import Chunk, Hit, Key, Piece, Plain, Publication, Scope, Verdict, encode_id
+from evervec.model import (
+    TEXT_BYTES,
+    Chunk,
+    Hit,
+    Key,
+    Piece,
+    Plain,
+    Publication,
+    Scope,
+    Verdict,
+    encode_id,
+)
 from evervec.ports import Query, Store, StoreControl, Vector
 
 DIMENSION = 16
@@ -331,6 +342,22 @@ class StoreSuite:
         looked = (await store.look([key_of("a")]))[key_of("a")]
         assert (looked.version, looked.fence, looked.chunks) == (2, 2, 1)
         assert await texts_of(store, "a") == {OLD}
+
+    async def test_the_same_text_may_come_with_other_metadata(
+        self, store: WholeStore, clock: SetClock
+    ) -> None:
+        """Nothing has to be cut for it: the publication brings no chunks."""
+        await put(store, "a", [OLD], version=1, metadata={"seen": 1})
+        had = (await store.look([key_of("a")]))[key_of("a")].digest
+        digest = had[:TEXT_BYTES] + bytes(len(had) - TEXT_BYTES)
+        clock.time += 100
+        new = publication("a", [], version=2, metadata={"seen": 2}, since=clock.time - 5)
+        touch = replace(new, digest=digest, touch=True)
+        assert await store.publish([touch], fence=2, space=1) == [Verdict.PUBLISHED]
+        assert (await store.look([key_of("a")]))[key_of("a")].digest == digest
+        assert [hit.text for hit in await dense(store, OLD, where={"seen": 2})] == [OLD]
+        assert not await dense(store, OLD, where={"seen": 1})
+        assert (await store.counts(HOME)).lags == (5,)
 
     async def test_texts_that_repeat_or_move_keep_their_places(self, store: WholeStore) -> None:
         await put(store, "a", ["x", "y", "x", "z"])

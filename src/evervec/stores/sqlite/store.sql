@@ -142,10 +142,12 @@ update store_document set
 where document = :document
 
 -- name: touch_document
--- The same text at a newer version: nothing of what is searchable changes.
+-- The same text at a newer version: no chunk changes.
 update store_document set
     version = :version,
     fence = :fence,
+    digest = :digest,
+    metadata = :metadata,
     since = :since,
     published_at = :published_at
 where document = :document
