@@ -624,6 +624,17 @@ class StoreSuite:
         assert verdict is Verdict.PUBLISHED
         assert await store.prune(unused_before=clock.time, limit=100) == 0
 
+    async def test_a_vector_that_one_document_left_and_another_uses_is_not_unused(
+        self, store: WholeStore, clock: SetClock
+    ) -> None:
+        """It takes no place among those that a bounded prune looks at."""
+        for id_, texts, version in (("a", [OLD], 1), ("b", [OLD], 1), ("a", [NEW], 2)):
+            await put(store, id_, texts, version=version)
+            clock.time += 1
+        await store.keep("", 1, {digest_of("unused"): vector_of("unused")})
+        clock.time += 1
+        assert await store.prune(unused_before=clock.time, limit=1) == 1
+
     async def test_a_prune_is_bounded(self, store: WholeStore, clock: SetClock) -> None:
         texts = [f"text {number}" for number in range(5)]
         await store.keep("", 1, {digest_of(text): vector_of(text) for text in texts})

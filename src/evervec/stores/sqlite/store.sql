@@ -88,13 +88,13 @@ update store_vector set
 where number = :number
 
 -- name: add_unused
-insert into store_unused (vector, since)
-values (:vector, :since)
-on conflict (vector) do nothing
+insert or ignore into store_unused (vector, since)
+select value, :since
+from carray(:vectors)
 
 -- name: use
 delete from store_unused
-where vector = :vector
+where vector in (select value from carray(:vectors))
 
 -- name: chunks_of_vector
 select chunk
@@ -185,15 +185,16 @@ update store_chunk set
     page = :page
 where chunk = :chunk
 
--- name: remove_chunk
+-- name: remove_chunks
 delete from store_chunk
-where chunk = :chunk
+where chunk in (select value from carray(:chunks))
 
 -- name: leave
--- The last chunk that used it is gone: from now on it is only kept for a while.
+-- Where the last chunk that used one is gone, it is only kept for a while from now on.
 insert into store_unused (vector, since)
-select :vector, :since
-where not exists (select 1 from store_chunk where vector = :vector)
+select value, :since
+from carray(:vectors)
+where not exists (select 1 from store_chunk where vector = value)
 on conflict (vector) do nothing
 
 -- name: bar
