@@ -73,39 +73,34 @@ class _Size(NamedTuple):
         return len(self.ids(text))
 
 
-def _langchain_markdown(size: _Size) -> Split:
-    made = import_module("langchain_text_splitters").MarkdownTextSplitter(
-        chunk_size=size.tokens_max, chunk_overlap=0, length_function=size.tokens
-    )
-    split_text: Split = made.split_text
-    return split_text
+def _langchain(kind: str) -> Callable[[_Size], Split]:
+    def made(size: _Size) -> Split:
+        splitter = getattr(import_module("langchain_text_splitters"), kind)(
+            chunk_size=size.tokens_max, chunk_overlap=0, length_function=size.tokens
+        )
+        split_text: Split = splitter.split_text
+        return split_text
+
+    return made
 
 
-def _langchain_recursive(size: _Size) -> Split:
-    made = import_module("langchain_text_splitters").RecursiveCharacterTextSplitter(
-        chunk_size=size.tokens_max, chunk_overlap=0, length_function=size.tokens
+def _sentences(size: _Size) -> Any:
+    return import_module("llama_index.core.node_parser").SentenceSplitter(
+        chunk_size=size.tokens_max, chunk_overlap=0, tokenizer=size.ids
     )
-    split_text: Split = made.split_text
-    return split_text
 
 
 def _llama_sentence(size: _Size) -> Split:
-    made = import_module("llama_index.core.node_parser").SentenceSplitter(
-        chunk_size=size.tokens_max, chunk_overlap=0, tokenizer=size.ids
-    )
-    split_text: Split = made.split_text
+    split_text: Split = _sentences(size).split_text
     return split_text
 
 
 def _llama_markdown(size: _Size) -> Split:
     """Its sections have any length, so they go on to the sentence splitter."""
     core = import_module("llama_index.core")
-    parsers = import_module("llama_index.core.node_parser")
     embedded: Any = import_module("llama_index.core.schema").MetadataMode.EMBED
-    sections = parsers.MarkdownNodeParser()
-    sentences = parsers.SentenceSplitter(
-        chunk_size=size.tokens_max, chunk_overlap=0, tokenizer=size.ids
-    )
+    sections = import_module("llama_index.core.node_parser").MarkdownNodeParser()
+    sentences = _sentences(size)
 
     def made(text: str) -> list[str]:
         nodes = sentences(sections([core.Document(text=text)]))
@@ -121,8 +116,8 @@ def _cocoindex(size: _Size) -> Split:
 
 
 SPLITTERS: dict[str, Callable[[_Size], Split]] = {
-    "LangChain Markdown": _langchain_markdown,
-    "LangChain recursive": _langchain_recursive,
+    "LangChain Markdown": _langchain("MarkdownTextSplitter"),
+    "LangChain recursive": _langchain("RecursiveCharacterTextSplitter"),
     "LlamaIndex sentence": _llama_sentence,
     "LlamaIndex Markdown": _llama_markdown,
     "CocoIndex recursive": _cocoindex,

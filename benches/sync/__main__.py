@@ -18,42 +18,15 @@ from typing import Any
 
 from benches.report import Line, report
 from benches.sync.process import FailedError, GoneError, Stub
-from benches.sync.scenarios import Bench, Result, Size, play
+from benches.sync.scenarios import SCENARIOS, Bench, Result, Size, play
 from benches.sync.tools import NotInstallableError, chosen, python_of
 
 OURS = ("evervec-table", "evervec-folder")
-TIMED = (
-    "backfill",
-    "nothing",
-    "edit",
-    "touch",
-    "ten_edits",
-    "rename",
-    "copy",
-    "lost_vectors",
-    "poison",
-    "limited",
-    "outage",
-    "hot_key",
-    "delete_storm",
-    "killed",
-)
-COUNTED = (
-    "backfill",
-    "nothing",
-    "edit",
-    "touch",
-    "ten_edits",
-    "rename",
-    "copy",
-    "lost_vectors",
-    "poison",
-    "limited",
-    "outage",
-    "latency",
-    "delete_storm",
-)
-"""Where what is necessary is known to the text: not where a process is killed under it."""
+TIMED = tuple(each for each in SCENARIOS if each != "latency")
+"""Its times are of each edit and not of a run."""
+COUNTED = tuple(each for each in SCENARIOS if each not in {"hot_key", "killed"})
+"""Where what is necessary is known to the text: not where nobody says how many versions are worth it,
+and not where a process is killed under it."""
 EQUAL = 1.1
 """A time within a tenth of another, or within 20 ms, is equal to it: they vary by that much."""
 EQUAL_SECONDS = 0.02

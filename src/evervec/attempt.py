@@ -36,7 +36,7 @@ from evervec.model import (
     Verdict,
 )
 from evervec.outcome import Done, Outcome, Release
-from evervec.plan import Work, portions, unchanged
+from evervec.plan import Work, is_stored, portions
 from evervec.ports import RowVectors, Source, Store
 from evervec.recipe import Prepared, Recipe
 from evervec.writeback import write_back
@@ -199,13 +199,18 @@ class Attempts:
         self, works: Sequence[Work], outcomes: Mapping[int, Outcome]
     ) -> dict[int, Outcome]:
         """Write the vectors of what is published into its rows; return whose job is not done yet."""
+        done = [
+            work.job
+            for work in works
+            if work.prepared is not None and isinstance(outcomes.get(work.job.job), Done)
+        ]
+        keeping = {scope: each for scope, each in self.servings.items() if each.rows is not None}
         ended: dict[Scope, dict[Id, Job]] = {}
-        for work in works:
-            if work.prepared is not None and isinstance(outcomes.get(work.job.job), Done):
-                ended.setdefault(work.job.key.scope, {})[work.job.key.id] = work.job
+        for job in done if keeping else ():
+            ended.setdefault(job.key.scope, {})[job.key.id] = job
         undone: dict[int, Outcome] = {}
         for scope, jobs in ended.items():
-            serving = self.servings.get(scope)
+            serving = keeping.get(scope)
             if serving is None or serving.rows is None:
                 continue
             try:
@@ -217,7 +222,7 @@ class Attempts:
                 if refusal:
                     refused = Permanent(f"the row refuses its vector: {refusal}")
                     undone[jobs[id_].job] = self._outcome(refused, jobs[id_])
-        if ended:
+        if done:
             reach("attempt.written_back")
         return undone
 
@@ -327,7 +332,7 @@ def _work(serving: Serving, job: Job, reading: Reading, stored: Stored | None) -
         return Work(job, None, reading.version)
     rendered = serving.recipe.rendered(document)
     _, digest, metadata = rendered
-    published = unchanged(digest, stored, serving.embedding.space)
+    published = is_stored(digest, stored, serving.embedding.space)
     if published and not job.force:
         return Work(job, Prepared(digest, (), metadata), reading.version, touch=True)
     prepared = serving.recipe.cut(document, rendered, serving.embedding.embedder)

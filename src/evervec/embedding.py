@@ -2,8 +2,8 @@
 
 A text is *known* when its vector is in the store, *under way* when another attempt of this process
 has sent it, and sent otherwise. Vectors are kept after each request, before any document uses
-them: that is the ledger which a crash leaves behind. At most two requests for each place at the
-model are sent and not kept yet, so no more are repeated after a crash.
+them: that is the ledger which a crash leaves behind. No more requests are sent and not kept yet
+than the model has places for, and one: so no more are repeated after a crash.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from evervec.batch import batches, halves
 from evervec.errors import EvervecError, Permanent, Transient, Unavailable
 from evervec.faults import reach
 from evervec.gate import Gate
+from evervec.ledger import Ledger
 from evervec.model import Lane
 from evervec.ports import Embedder, Store, Vectors
 
@@ -57,7 +58,8 @@ class Embedding:
         places = max(1, embedder.limits.concurrency)
         self._gate = Gate(places)
         # While one answer is kept, another request keeps its place at the model busy.
-        self._unkept = Gate(2 * places)
+        self._unkept = Gate(places + 1)
+        self._ledger = Ledger(store, space)
         self._under_way: dict[Want, asyncio.Future[None]] = {}
         self._away_until = 0.0
         self._away = ""
@@ -156,11 +158,7 @@ class Embedding:
                 vectors = await self._asked([text for _, text in part])
         except EvervecError as error:
             return error
-        kept: dict[str, dict[bytes, Vectors]] = {}
-        for ((tenant, digest), _), vector in zip(part, vectors, strict=True):
-            kept.setdefault(tenant, {})[digest] = vector
-        for tenant, mine in kept.items():
-            await self._store.keep(tenant, self.space, mine)
+        await self._ledger.keep({want: vectors[row] for row, (want, _) in enumerate(part)})
         ensured.embedded.update(want for want, _ in part)
         return None
 

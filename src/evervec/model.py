@@ -256,6 +256,15 @@ class Piece:
     digest: bytes
 
 
+TEXT_BYTES = 16
+"""The beginning of a document's digest: of its text and how it is cut. The rest: of its metadata."""
+
+
+def same_text(one: bytes, other: bytes) -> bool:
+    """Say whether two digests are of the same chunks, whatever the metadata."""
+    return one[:TEXT_BYTES] == other[:TEXT_BYTES]
+
+
 @dataclass(frozen=True, slots=True)
 class Publication:
     """A document's new searchable set of chunks, or its removal."""
@@ -274,7 +283,7 @@ class Publication:
     force: bool = False
     """Write it all again, even if the digest is equal: something was lost."""
     touch: bool = False
-    """Nothing changed but the version: the pieces are those stored under this very digest."""
+    """Nothing changed but version and metadata: the pieces are those stored of this very text."""
 
 
 class Verdict(StrEnum):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evervec.model import Job, Stored
+from evervec.model import Job, Stored, same_text
 from evervec.recipe import Prepared
 
 
@@ -15,16 +15,16 @@ class Work:
     prepared: Prepared | None
     version: int
     touch: bool = False
-    """The store holds this very text: only its version moves on."""
+    """The store holds this very text: only its version and metadata move on."""
     published: bool = False
     """The store says that it holds this very text, and it is to be embedded all the same."""
 
 
-def unchanged(digest: bytes, stored: Stored | None, space: int) -> bool:
-    """Say whether the store already holds this very text, so that only its version moves on."""
+def is_stored(digest: bytes, stored: Stored | None, space: int) -> bool:
+    """Say whether the store already holds this very text, so that nothing has to be cut."""
     if stored is None or stored.deleted:
         return False
-    return stored.space == space and stored.digest == digest
+    return stored.space == space and same_text(stored.digest, digest)
 
 
 def portions(works: Sequence[Work], pieces_max: int) -> list[list[Work]]:

@@ -305,7 +305,7 @@ class Counts:
 
 
 class Store(Protocol):
-    """Documents, chunks and vectors as truth; search over them."""
+    """Documents, chunks and vectors as truth; search over them. The side of work and questions."""
 
     async def look(self, keys: Sequence[Key]) -> Mapping[Key, Stored]:
         """Return what is stored of these documents, tombstones included."""
@@ -332,9 +332,6 @@ class Store(Protocol):
         their rows. A deletion leaves a tombstone that keeps a late writer from resurrecting it.
         """
 
-    async def bar(self, keys: Mapping[Key, int]) -> None:
-        """Refuse publications of each key with a fence up to the one given."""
-
     async def search(self, query: Query) -> Sequence[Hit]:
         """Answer from what is published at this moment, in this process or any other."""
 
@@ -345,6 +342,15 @@ class Store(Protocol):
 
     async def damaged(self, scope: Scope, among: Sequence[Id] | None = None) -> Sequence[Id]:
         """Return the live documents, of all or *among* some, whose chunks or vectors are lost."""
+
+    async def close(self) -> None: ...
+
+
+class StoreControl(Protocol):
+    """The operator's side of the same store: whole collections, and what is not wanted any more."""
+
+    async def bar(self, keys: Mapping[Key, int]) -> None:
+        """Refuse publications of each key with a fence up to the one given."""
 
     async def scopes(self) -> Sequence[Scope]:
         """Return every collection of which something is stored."""
@@ -359,8 +365,6 @@ class Store(Protocol):
 
     async def prune(self, *, unused_before: int, limit: int) -> int:
         """Delete up to *limit* vectors that no chunk has used since then."""
-
-    async def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
-from evervec.model import Chunk, Document, Piece
+from evervec.model import TEXT_BYTES, Chunk, Document, Piece
 from evervec.text.chunk import ChunkRecipe, chunk
 from evervec.text.digest import text_digest
 from evervec.text.normalise import normalise
@@ -97,13 +97,13 @@ class Recipe:
                 for name in self.metadata
             },
         }
-        digest = hashlib.blake2b(digest_size=16, key=self.fingerprint)
+        digest = hashlib.blake2b(digest_size=TEXT_BYTES, key=self.fingerprint)
         digest.update(text.encode())
         digest.update(b"\0")
-        digest.update(json.dumps(metadata, sort_keys=True, default=str).encode())
         # The same text may be cut otherwise, or fall on other pages.
         digest.update(json.dumps([self._kind(document), document.pages]).encode())
-        return text, digest.digest(), metadata
+        told = json.dumps(metadata, sort_keys=True, default=str).encode()
+        return text, digest.digest() + hashlib.blake2b(told, digest_size=8).digest(), metadata
 
     def _kind(self, document: Document) -> str:
         return str(document.fields.get("kind", "plain")) if self.kind == "auto" else self.kind

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from evervec.clock import Clock
 from evervec.model import Scope
-from evervec.ports import Queue, QueueControl, Store
+from evervec.ports import Queue, QueueControl, StoreControl
 from evervec.settings import Retention
 
 REAP_SECONDS = 1.0
@@ -26,7 +26,7 @@ class Upkeep:
 
     queue: Queue
     control: QueueControl
-    store: Store
+    store: StoreControl
     events: Pruned
     retention: Retention
     clock: Clock

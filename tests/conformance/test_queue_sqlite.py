@@ -13,7 +13,7 @@ import pytest
 
 from evervec.clock import SYSTEM
 from evervec.holder import this_process
-from evervec.model import Mode, State
+from evervec.model import Change, Mode, State
 from evervec.outcome import Done, Fail, Retry
 from evervec.queues.sqlite import SqliteQueue
 from evervec.sqlite.database import Database
@@ -73,6 +73,39 @@ async def test_who_counted_before_the_last_job_ended_does_not_sleep_through_its_
     async with asyncio.timeout(5):
         await queue.wait(30)
     assert (await queue.depth()).backlog == 0
+
+
+@pytest.mark.parametrize("looks", ["claim", "depth"])
+async def test_what_was_due_at_the_last_look_does_not_end_the_next_wait(queue, clock, looks):
+    """A queue that is paused, or whose writer is busy, is not asked again without a pause."""
+    await queue.put([*changes([1, 2]), Change(key(3), priority=1)])
+    lease = await take(queue, 3)
+    first, second, held = lease.jobs
+    retries = {first.job: Retry(1, "no", "E"), second.job: Retry(90, "no", "E")}
+    await queue.settle(lease.fence, retries)
+    await queue.set_mode(Mode.PAUSED)
+    clock.advance(59.999)
+    await queue.wait(0.01)
+
+    async def look():
+        if looks == "claim":
+            assert await queue.claim(1, holder=holder(), lease_for=9) is None
+        else:
+            assert (await queue.depth()).backlog == 3
+
+    async def wait_often():
+        # Some of what was just written may still be news.
+        for _ in range(20):
+            await look()
+            await queue.wait(30)
+
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(wait_often(), 0.3)
+    assert held.key == key(3)
+    await look()
+    clock.advance(30.1)
+    async with asyncio.timeout(5):
+        await queue.wait(30)
 
 
 async def facts(database):

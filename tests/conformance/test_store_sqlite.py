@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evervec.model import Scope, Verdict
-from evervec.ports import Query, Store
+from evervec.ports import Query
 from evervec.sqlite.database import Database
 from evervec.stores.sqlite import SqliteStore, codes, index, scan
 from evervec.testing.search_suite import SearchSuite
@@ -16,6 +16,7 @@ from evervec.testing.store_suite import (
     OLD,
     SetClock,
     StoreSuite,
+    WholeStore,
     dense,
     digest_of,
     key_of,
@@ -29,7 +30,7 @@ from evervec.testing.store_suite import (
 
 class TestFile(StoreSuite, SearchSuite):
     @pytest.fixture
-    async def store(self, clock: SetClock, tmp_path) -> AsyncIterator[Store]:
+    async def store(self, clock: SetClock, tmp_path) -> AsyncIterator[WholeStore]:
         database = Database(tmp_path / "state.db")
         store = SqliteStore(database, clock=clock)
         await store.open()
@@ -40,7 +41,7 @@ class TestFile(StoreSuite, SearchSuite):
 
 class TestMemory(StoreSuite, SearchSuite):
     @pytest.fixture
-    async def store(self, clock: SetClock, request) -> AsyncIterator[Store]:
+    async def store(self, clock: SetClock, request) -> AsyncIterator[WholeStore]:
         database = Database(f"file:/store-{id(request)}?vfs=memdb")
         store = SqliteStore(database, clock=clock)
         await store.open()

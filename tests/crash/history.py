@@ -199,7 +199,7 @@ class History:
     def killed(self, child: Child) -> None:
         """Count a death from outside, and what it may cost at most: the requests in flight.
 
-        Two for each place at the model: one is being answered, one is being kept.
+        One for each place at the model, and one that is sent while an answer is kept.
         """
         if child.code == -signal.SIGKILL:
             self.kills += 1
@@ -207,7 +207,7 @@ class History:
 
     def lost_in_flight(self, child: Child) -> None:
         mine = [line["texts"] for line in self.lines() if line["pid"] == child.pid]
-        for texts in mine[-2 * child.order.concurrency :]:
+        for texts in mine[-1 - child.order.concurrency :]:
             self.allowed.update(texts)
 
     def stop(self, child: Child) -> None:

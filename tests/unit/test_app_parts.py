@@ -10,8 +10,8 @@ from evervec.gate import Gate
 from evervec.holder import this_process
 from evervec.keeper import Keeper
 from evervec.loop import every, guarded
-from evervec.model import Chunk, Id, Job, Key, Lane, Piece, Stored
-from evervec.plan import Work, portions, unchanged
+from evervec.model import TEXT_BYTES, Chunk, Id, Job, Key, Lane, Piece, Stored
+from evervec.plan import Work, is_stored, portions
 from evervec.ports import Renewed
 from evervec.recipe import Prepared
 from evervec.status import freshness
@@ -285,13 +285,15 @@ def test_a_batch_is_cut_into_portions_of_a_size_in_its_order(pieces, cut):
 
 
 @pytest.mark.accepts("R-01")
-def test_unchanged_is_the_same_digest_in_the_same_space_and_not_deleted():
-    stored = Stored(1, 1, b"d", 1, deleted=False, space=1)
-    assert unchanged(b"d", stored, 1)
-    assert not unchanged(b"e", stored, 1)
-    assert not unchanged(b"d", stored, 2)
-    assert not unchanged(b"d", None, 1)
-    assert not unchanged(b"d", Stored(1, 1, b"d", 1, deleted=True, space=1), 1)
+def test_a_text_is_stored_if_it_is_in_the_same_space_and_not_deleted():
+    digest, other_metadata = b"d" * TEXT_BYTES + b"1", b"d" * TEXT_BYTES + b"2"
+    stored = Stored(1, 1, digest, 1, deleted=False, space=1)
+    assert is_stored(digest, stored, 1)
+    assert is_stored(other_metadata, stored, 1)
+    assert not is_stored(b"e" * TEXT_BYTES, stored, 1)
+    assert not is_stored(digest, stored, 2)
+    assert not is_stored(digest, None, 1)
+    assert not is_stored(digest, Stored(1, 1, digest, 1, deleted=True, space=1), 1)
 
 
 @pytest.mark.parametrize(

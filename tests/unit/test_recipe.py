@@ -1,11 +1,12 @@
 """From a document's fields to its pieces: what is kept, in which order, and who decides their size."""
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
-from evervec.model import Document, encode_id
+from evervec.model import Document, encode_id, same_text
 from evervec.recipe import Recipe
 from evervec.text.chunk import ChunkRecipe
 from evervec.text.digest import text_digest
@@ -61,3 +62,15 @@ def test_size_and_overlap_of_chunks_are_whatever_was_asked_for():
     assert all(part.chunk.start < last.chunk.end for last, part in pairwise(repeating.pieces))
     # The default is a size and an overlap like any other.
     assert pieces(ChunkRecipe()).pieces == pieces(ChunkRecipe.from_json({})).pieces
+
+
+def test_the_digest_tells_another_text_from_other_metadata():
+    recipe = Recipe(Template.parse("{title}"), metadata=("price",))
+
+    def digest(**fields):
+        return recipe.rendered(replace(PAGE, fields={**PAGE.fields, **fields}))[1]
+
+    assert digest(body="not in the template") == digest()
+    assert digest(price=4) != digest()
+    assert same_text(digest(price=4), digest())
+    assert not same_text(digest(title="Coffee"), digest())

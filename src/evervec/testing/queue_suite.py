@@ -76,6 +76,13 @@ async def nothing(queue: Queue, *, lane: Lane | None = None) -> bool:
     return await queue.claim(500, holder=holder(), lease_for=LEASE_FOR, lane=lane) is None
 
 
+async def handed_back(queue: Queue) -> None:
+    """Let the one document change while it is worked on."""
+    lease = await take(queue)
+    await queue.put([Change(job.key) for job in lease.jobs])
+    assert (await queue.settle(lease.fence, all_of(lease, Done()))).again
+
+
 def all_of(lease: Lease, outcome: Outcome) -> dict[int, Outcome]:
     return {job.job: outcome for job in lease.jobs}
 
@@ -504,17 +511,49 @@ class SettleSuite:
     async def test_a_document_that_changes_all_the_time_is_debounced(
         self, queue: WholeQueue, clock: VirtualClock
     ) -> None:
-        """L5: each hand-back waits twice as long, and never more than two seconds."""
+        """L5: restless, it waits twice as long after each hand-back, and never over two seconds."""
         await queue.put(changes([1]))
         waits = []
         for _ in range(10):
-            lease = await take(queue)
-            await queue.put(changes([1]))
-            await queue.settle(lease.fence, all_of(lease, Done()))
-            due = (await view(queue, key(1))).due
-            waits.append(due - clock.now())
-            clock.advance((due - clock.now()) / 1000)
+            await handed_back(queue)
+            begun = clock.now()
+            while (due := (await view(queue, key(1))).due) > clock.now():
+                clock.advance(min(10, due - clock.now()) / 1000)
+                await queue.put(changes([1]))
+            waits.append(clock.now() - begun)
         assert waits == [0, 50, 100, 200, 400, 800, 1600, 2000, 2000, 2000]
+
+    async def test_a_document_that_comes_to_rest_waits_no_longer(
+        self, queue: WholeQueue, clock: VirtualClock
+    ) -> None:
+        await queue.put(changes([1]))
+        for _ in range(9):
+            await handed_back(queue)
+            clock.advance(0.04)
+        await handed_back(queue)
+        clock.advance(0.02)
+        await queue.put([Change(key(1), priority=1, at=1)])
+        clock.advance(0.039)
+        assert await nothing(queue)
+        clock.advance(0.001)
+        assert keys((await take(queue)).jobs) == [key(1)]
+
+    @pytest.mark.parametrize("then", ["taken", "cancelled"])
+    async def test_rest_is_waited_for_once(
+        self, queue: WholeQueue, clock: VirtualClock, then: str
+    ) -> None:
+        """A change does not shorten the backoff of what failed after it came to rest."""
+        await queue.put(changes([1]))
+        for _ in range(2):
+            await handed_back(queue)
+        if then == "cancelled":
+            await queue.cancel([key(1)])
+            await queue.replay([job.job for job in await queue.jobs()])
+        clock.advance(0.04)
+        lease = await take(queue)
+        await queue.settle(lease.fence, all_of(lease, Retry(9, "reset", "OSError")))
+        await queue.put(changes([1]))
+        assert (await view(queue, key(1))).due == clock.now() + 9000
 
     async def test_a_job_cancelled_while_it_changed_starts_over(
         self, queue: WholeQueue, clock: VirtualClock
@@ -543,17 +582,13 @@ class SettleSuite:
         await queue.put(changes([1]))
         for _ in range(3):
             clock.advance(2)
-            lease = await take(queue)
-            await queue.put(changes([1]))
-            await queue.settle(lease.fence, all_of(lease, Done()))
+            await handed_back(queue)
         await queue.cancel([key(1)])
         if revive == "change":
             await queue.put(changes([1]))
         else:
             await queue.replay([job.job for job in await queue.jobs()])
-        lease = await take(queue)
-        await queue.put(changes([1]))
-        await queue.settle(lease.fence, all_of(lease, Done()))
+        await handed_back(queue)
         assert (await view(queue, key(1))).due == clock.now()
 
     @pytest.mark.accepts("002-25", "R-09")

@@ -11,18 +11,33 @@ class TestMine(StoreSuite):
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pytest
 
 from evervec.errors import ConfigError
-from evervec.model import Chunk, Hit, Key, Piece, Plain, Publication, Scope, Verdict, encode_id
-from evervec.ports import Query, Store, Vector
+from evervec.model import (
+    TEXT_BYTES,
+    Chunk,
+    Hit,
+    Key,
+    Piece,
+    Plain,
+    Publication,
+    Scope,
+    Verdict,
+    encode_id,
+)
+from evervec.ports import Query, Store, StoreControl, Vector
 
 DIMENSION = 16
 HOME = Scope("", "articles")
 OLD, NEW = "the old words", "the new words"
+
+
+class WholeStore(Store, StoreControl, Protocol):
+    """Both sides of one store."""
 
 
 class SetClock:
@@ -118,17 +133,17 @@ def key_of(id_: Plain, scope: Scope = HOME) -> Key:
 
 
 class StoreSuite:
-    """The meaning of the port `Store`."""
+    """The meaning of the ports `Store` and `StoreControl`."""
 
     @pytest.fixture
     def clock(self) -> SetClock:
         return SetClock()
 
     @pytest.fixture
-    def store(self, clock: SetClock) -> Store:
+    def store(self, clock: SetClock) -> WholeStore:
         raise NotImplementedError("give the suite the store to test")
 
-    async def test_what_is_published_is_found(self, store: Store) -> None:
+    async def test_what_is_published_is_found(self, store: WholeStore) -> None:
         assert await put(store, "a", ["alpha one", "beta two"]) is Verdict.PUBLISHED
 
         for hits in (await dense(store, "beta two"), await lexical(store, "two")):
@@ -147,7 +162,7 @@ class StoreSuite:
             1,
         )
 
-    async def test_the_vectors_of_live_documents_are_told_in_order(self, store: Store) -> None:
+    async def test_the_vectors_of_live_documents_are_told_in_order(self, store: WholeStore) -> None:
         """Of each whole document its digest and one vector a chunk, also where texts repeat."""
         texts = ["b", "a", "b", "c"]
         await put(store, "many", texts)
@@ -164,7 +179,7 @@ class StoreSuite:
         assert found[key_of("empty")].vectors == ()
         assert await store.published([key_of("many", Scope("other", "articles"))]) == {}
 
-    async def test_nothing_stored_is_nothing_known(self, store: Store) -> None:
+    async def test_nothing_stored_is_nothing_known(self, store: WholeStore) -> None:
         assert await store.look([key_of("a")]) == {}
         assert await store.known("", 1, [digest_of("a")]) == frozenset()
         assert await dense(store, "a") == []
@@ -172,7 +187,7 @@ class StoreSuite:
         assert (await store.counts(HOME)).documents == 0
         assert await store.documents(HOME, None, 10) == []
 
-    async def test_known_is_by_tenant_and_space(self, store: Store) -> None:
+    async def test_known_is_by_tenant_and_space(self, store: WholeStore) -> None:
         await store.keep("t", 1, {digest_of(text): vector_of(text) for text in ("a", "c")})
 
         wanted = [digest_of("a"), digest_of("b")]
@@ -184,7 +199,7 @@ class StoreSuite:
         )
         assert verdict is Verdict.INCOMPLETE
 
-    async def test_a_newer_version_replaces_all_of_the_older(self, store: Store) -> None:
+    async def test_a_newer_version_replaces_all_of_the_older(self, store: WholeStore) -> None:
         await put(store, "a", [OLD])
         assert [hit.text for hit in await dense(store, OLD)] == [OLD]
 
@@ -192,19 +207,19 @@ class StoreSuite:
         assert [hit.text for hit in await dense(store, OLD)] == [NEW]
         assert await lexical(store, "old") == []
 
-    async def test_an_older_version_is_refused_whatever_its_fence(self, store: Store) -> None:
+    async def test_an_older_version_is_refused_whatever_its_fence(self, store: WholeStore) -> None:
         await put(store, "a", [NEW], version=2)
 
         assert await put(store, "a", [OLD], version=1, fence=9) is Verdict.SUPERSEDED
         assert await texts_of(store, "a") == {NEW}
 
-    async def test_a_newer_version_wins_whatever_its_fence(self, store: Store) -> None:
+    async def test_a_newer_version_wins_whatever_its_fence(self, store: WholeStore) -> None:
         await put(store, "a", [OLD], version=1, fence=9)
 
         assert await put(store, "a", [NEW], version=2, fence=3) is Verdict.PUBLISHED
         assert await texts_of(store, "a") == {NEW}
 
-    async def test_at_one_version_the_newer_fence_wins(self, store: Store) -> None:
+    async def test_at_one_version_the_newer_fence_wins(self, store: WholeStore) -> None:
         await put(store, "a", ["first"], version=0, fence=5)
 
         assert await put(store, "a", ["late"], version=0, fence=4) is Verdict.SUPERSEDED
@@ -212,7 +227,7 @@ class StoreSuite:
         assert await put(store, "a", ["newer"], version=0, fence=6) is Verdict.PUBLISHED
         assert await texts_of(store, "a") == {"newer"}
 
-    async def test_a_call_whose_answer_was_lost_can_be_repeated(self, store: Store) -> None:
+    async def test_a_call_whose_answer_was_lost_can_be_repeated(self, store: WholeStore) -> None:
         await put(store, "a", [NEW], version=3, fence=5)
         before = await store.look([key_of("a")])
 
@@ -220,7 +235,7 @@ class StoreSuite:
         assert await store.look([key_of("a")]) == before
         assert (await store.counts(HOME)).chunks == 1
 
-    async def test_a_deleted_document_is_gone_at_once(self, store: Store) -> None:
+    async def test_a_deleted_document_is_gone_at_once(self, store: WholeStore) -> None:
         await put(store, "a", [OLD])
         await put(store, "b", [NEW])
 
@@ -231,7 +246,7 @@ class StoreSuite:
         counts = await store.counts(HOME)
         assert (counts.documents, counts.chunks) == (1, 1)
 
-    async def test_a_late_writer_cannot_resurrect(self, store: Store) -> None:
+    async def test_a_late_writer_cannot_resurrect(self, store: WholeStore) -> None:
         """Not even a document that was deleted before anything of it was stored."""
         await put(store, "a", [OLD], version=1, fence=1)
         for id_ in ("a", "never"):
@@ -240,7 +255,7 @@ class StoreSuite:
             assert await put(store, id_, [OLD], version=2, fence=4) is Verdict.SUPERSEDED
         assert await dense(store, OLD) == []
 
-    async def test_a_document_that_comes_back_is_found_again(self, store: Store) -> None:
+    async def test_a_document_that_comes_back_is_found_again(self, store: WholeStore) -> None:
         await put(store, "a", [OLD])
         await remove(store, "a", version=2, fence=2)
 
@@ -248,7 +263,9 @@ class StoreSuite:
         assert await texts_of(store, "a") == {OLD}
         assert not (await store.look([key_of("a")]))[key_of("a")].deleted
 
-    async def test_a_barred_fence_is_refused_and_a_newer_one_is_not(self, store: Store) -> None:
+    async def test_a_barred_fence_is_refused_and_a_newer_one_is_not(
+        self, store: WholeStore
+    ) -> None:
         await put(store, "a", [OLD])
         await store.bar({key_of("a"): 7, key_of("unseen"): 7})
         await store.bar({key_of("a"): 3})
@@ -258,14 +275,14 @@ class StoreSuite:
             assert await put(store, id_, [NEW], version=2, fence=8) is Verdict.PUBLISHED
             assert await texts_of(store, id_) == {NEW}
 
-    async def test_a_bar_stores_nothing(self, store: Store) -> None:
+    async def test_a_bar_stores_nothing(self, store: WholeStore) -> None:
         await store.bar({key_of("a"): 7})
 
         assert await store.look([key_of("a")]) == {}
         assert await store.documents(HOME, None, 10) == []
         assert (await store.counts(HOME)).documents == 0
 
-    async def test_one_refusal_does_not_touch_its_mates(self, store: Store) -> None:
+    async def test_one_refusal_does_not_touch_its_mates(self, store: WholeStore) -> None:
         await put(store, "new", [NEW], version=5)
         await store.bar({key_of("barred"): 9})
         texts = ["one", "two", "three", "four"]
@@ -293,7 +310,7 @@ class StoreSuite:
         ids = {hit.id for hit in await dense(store, "x", k=100)}
         assert ids == {"one", "new", "four"}
 
-    async def test_an_incomplete_publication_leaves_the_old_set(self, store: Store) -> None:
+    async def test_an_incomplete_publication_leaves_the_old_set(self, store: WholeStore) -> None:
         await put(store, "a", [OLD])
 
         (verdict,) = await store.publish(
@@ -304,7 +321,9 @@ class StoreSuite:
         assert await texts_of(store, "a") == {OLD}
         assert (await store.look([key_of("a")]))[key_of("a")].version == 1
 
-    async def test_one_document_twice_in_one_call_ends_at_its_newest(self, store: Store) -> None:
+    async def test_one_document_twice_in_one_call_ends_at_its_newest(
+        self, store: WholeStore
+    ) -> None:
         await store.keep("", 1, {digest_of(text): vector_of(text) for text in (OLD, NEW)})
 
         verdicts = await store.publish(
@@ -316,7 +335,7 @@ class StoreSuite:
         assert verdicts == [Verdict.PUBLISHED, Verdict.SUPERSEDED]
         assert await texts_of(store, "a") == {NEW}
 
-    async def test_the_same_text_at_a_newer_version_is_only_noted(self, store: Store) -> None:
+    async def test_the_same_text_at_a_newer_version_is_only_noted(self, store: WholeStore) -> None:
         await put(store, "a", [OLD], version=1, fence=1)
 
         assert await put(store, "a", [OLD], version=2, fence=2) is Verdict.PUBLISHED
@@ -324,7 +343,23 @@ class StoreSuite:
         assert (looked.version, looked.fence, looked.chunks) == (2, 2, 1)
         assert await texts_of(store, "a") == {OLD}
 
-    async def test_texts_that_repeat_or_move_keep_their_places(self, store: Store) -> None:
+    async def test_the_same_text_may_come_with_other_metadata(
+        self, store: WholeStore, clock: SetClock
+    ) -> None:
+        """Nothing has to be cut for it: the publication brings no chunks."""
+        await put(store, "a", [OLD], version=1, metadata={"seen": 1})
+        had = (await store.look([key_of("a")]))[key_of("a")].digest
+        digest = had[:TEXT_BYTES] + bytes(len(had) - TEXT_BYTES)
+        clock.time += 100
+        new = publication("a", [], version=2, metadata={"seen": 2}, since=clock.time - 5)
+        touch = replace(new, digest=digest, touch=True)
+        assert await store.publish([touch], fence=2, space=1) == [Verdict.PUBLISHED]
+        assert (await store.look([key_of("a")]))[key_of("a")].digest == digest
+        assert [hit.text for hit in await dense(store, OLD, where={"seen": 2})] == [OLD]
+        assert not await dense(store, OLD, where={"seen": 1})
+        assert (await store.counts(HOME)).lags == (5,)
+
+    async def test_texts_that_repeat_or_move_keep_their_places(self, store: WholeStore) -> None:
         await put(store, "a", ["x", "y", "x", "z"])
         await put(store, "a", ["y", "x", "w", "x", "x"], version=2, fence=2)
 
@@ -337,19 +372,21 @@ class StoreSuite:
         assert (await store.counts(HOME)).chunks == 5
         assert await lexical(store, "z") == []
 
-    async def test_a_document_without_chunks_is_in_sync_and_not_found(self, store: Store) -> None:
+    async def test_a_document_without_chunks_is_in_sync_and_not_found(
+        self, store: WholeStore
+    ) -> None:
         assert await put(store, "a", []) is Verdict.PUBLISHED
         assert await dense(store, "a") == []
         assert (await store.counts(HOME)).documents == 1
 
-    async def test_two_spaces_never_meet_in_one_collection(self, store: Store) -> None:
+    async def test_two_spaces_never_meet_in_one_collection(self, store: WholeStore) -> None:
         await put(store, "a", [OLD], space=1)
 
         with pytest.raises(ConfigError, match="space"):
             await put(store, "b", [NEW], space=2)
         assert [hit.id for hit in await dense(store, NEW)] == ["a"]
 
-    async def test_an_emptied_collection_may_take_another_space(self, store: Store) -> None:
+    async def test_an_emptied_collection_may_take_another_space(self, store: WholeStore) -> None:
         await put(store, "a", [OLD], space=1)
         await remove(store, "a", version=2, fence=2)
 
@@ -359,7 +396,9 @@ class StoreSuite:
         with pytest.raises(ConfigError, match="space"):
             await put(store, "d", [NEW], space=1, fence=3)
 
-    async def test_collections_of_two_spaces_are_not_ranked_together(self, store: Store) -> None:
+    async def test_collections_of_two_spaces_are_not_ranked_together(
+        self, store: WholeStore
+    ) -> None:
         other = Scope("", "other")
         await put(store, "a", [OLD], space=1)
         await put(store, "b", [NEW], space=2, scope=other)
@@ -369,7 +408,7 @@ class StoreSuite:
         found = await lexical(store, "words", scopes=(HOME, other))
         assert {hit.collection for hit in found} == {"articles", "other"}
 
-    async def test_a_space_has_one_dimension(self, store: Store) -> None:
+    async def test_a_space_has_one_dimension(self, store: WholeStore) -> None:
         await put(store, "a", [OLD])
 
         with pytest.raises(ConfigError, match="dimensions"):
@@ -377,7 +416,7 @@ class StoreSuite:
         with pytest.raises(ConfigError, match="dimensions"):
             await store.search(Query("", np.ones(3, np.float32), (HOME,), mode="dense"))
 
-    async def test_tenants_with_equal_names_never_meet(self, store: Store) -> None:
+    async def test_tenants_with_equal_names_never_meet(self, store: WholeStore) -> None:
         mine, theirs = Scope("mine", "articles"), Scope("theirs", "articles")
         await put(store, "a", ["my secret words"], scope=mine)
         await put(store, "a", ["their secret words"], scope=theirs)
@@ -397,7 +436,7 @@ class StoreSuite:
         assert await dense(store, "x", scopes=(mine,)) == []
         assert len(await dense(store, "x", scopes=(theirs,))) == 1
 
-    async def test_ids_that_look_alike_are_different_documents(self, store: Store) -> None:
+    async def test_ids_that_look_alike_are_different_documents(self, store: WholeStore) -> None:
         ids: list[Plain] = [1, "1", 1.5, b"1", ("1",), ("a", "b"), "a:b", None, ":", ""]
         for number, id_ in enumerate(ids):
             await put(store, id_, [f"text {number}"])
@@ -407,7 +446,7 @@ class StoreSuite:
             assert (type(hit.id), hit.id) == (type(id_), id_)
         assert (await store.counts(HOME)).documents == len(ids)
 
-    async def test_filters_choose_before_the_best_are_taken(self, store: Store) -> None:
+    async def test_filters_choose_before_the_best_are_taken(self, store: WholeStore) -> None:
         for number in range(40):
             await put(
                 store, number, [f"word text {number}"], metadata={"n": number, "even": number % 2}
@@ -425,7 +464,9 @@ class StoreSuite:
     @pytest.mark.parametrize(
         "value", [0, 1, -7, 2.5, "text", "", 'quo"te', "$.path", True, None, b"\x00\xff", "ü"]
     )
-    async def test_metadata_comes_back_and_is_filtered_on(self, store: Store, value: Any) -> None:
+    async def test_metadata_comes_back_and_is_filtered_on(
+        self, store: WholeStore, value: Any
+    ) -> None:
         name = 'a."odd" $name'
         await put(store, "a", [OLD], metadata={name: value})
         await put(store, "b", [OLD], metadata={name: "something else"})
@@ -433,7 +474,7 @@ class StoreSuite:
         (hit,) = await dense(store, OLD, where={name: value})
         assert (hit.id, hit.metadata) == ("a", {name: value})
 
-    async def test_equal_scores_go_by_id_and_position(self, store: Store) -> None:
+    async def test_equal_scores_go_by_id_and_position(self, store: WholeStore) -> None:
         for id_ in ("c", "a", "d", "b"):
             await put(store, id_, ["same", "same"])
 
@@ -442,7 +483,7 @@ class StoreSuite:
             found = await store.search(query)
             assert [(hit.id, hit.start) for hit in found] == [("a", 0), ("b", 0), ("c", 0)]
 
-    async def test_several_collections_are_ranked_as_one(self, store: Store) -> None:
+    async def test_several_collections_are_ranked_as_one(self, store: WholeStore) -> None:
         other, empty = Scope("", "other"), Scope("", "empty")
         await put(store, 1, ["near"])
         await put(store, 2, ["near"], scope=other)
@@ -457,17 +498,19 @@ class StoreSuite:
         assert found[0].score == pytest.approx(1, abs=1e-6)
 
     @pytest.mark.parametrize("k", [0, -1, 1001])
-    async def test_an_impossible_k_is_refused(self, store: Store, k: int) -> None:
+    async def test_an_impossible_k_is_refused(self, store: WholeStore, k: int) -> None:
         with pytest.raises(ConfigError, match="k is"):
             await dense(store, "x", k=k)
 
     @pytest.mark.parametrize("vector", [None, np.zeros(DIMENSION), np.full(DIMENSION, np.nan)])
-    async def test_a_query_without_direction_is_refused(self, store: Store, vector: Any) -> None:
+    async def test_a_query_without_direction_is_refused(
+        self, store: WholeStore, vector: Any
+    ) -> None:
         await put(store, "a", [OLD])
         with pytest.raises(ConfigError, match="vector"):
             await store.search(Query("x", vector, (HOME,), mode="dense"))
 
-    async def test_k_beyond_the_collection_gives_all_of_it(self, store: Store) -> None:
+    async def test_k_beyond_the_collection_gives_all_of_it(self, store: WholeStore) -> None:
         for number in range(5):
             await put(store, number, [f"text {number}", f"more {number}"])
 
@@ -481,20 +524,20 @@ class StoreSuite:
             "x" * 5000,
         ],
     )
-    async def test_any_text_is_a_harmless_query(self, store: Store, text: str) -> None:
+    async def test_any_text_is_a_harmless_query(self, store: WholeStore, text: str) -> None:
         await put(store, "a", ["a plain text"])
 
         assert len(await lexical(store, text)) <= 1
         assert len(await store.search(Query(text, vector_of("x"), (HOME,)))) == 1
 
-    async def test_words_are_found_without_case_and_accents(self, store: Store) -> None:
+    async def test_words_are_found_without_case_and_accents(self, store: WholeStore) -> None:
         await put(store, "a", ["Der CAFÉ-Besitzer"])
 
         for text in ("cafe", "Café", "BESITZER", "cafe\u0301"):
             assert [hit.id for hit in await lexical(store, text)] == ["a"]
         assert await lexical(store, "besitz") == []
 
-    async def test_hybrid_joins_both_rankings(self, store: Store) -> None:
+    async def test_hybrid_joins_both_rankings(self, store: WholeStore) -> None:
         await put(store, "both", ["lease"])
         await put(store, "words", ["the lease of another thing"])
         await put(store, "neither", ["nothing at all"])
@@ -505,7 +548,7 @@ class StoreSuite:
         assert {hit.id for hit in found} == {"both", "words", "neither"}
         assert all(0 < hit.score <= 1 for hit in found)
 
-    async def test_documents_are_listed_in_id_order_by_pages(self, store: Store) -> None:
+    async def test_documents_are_listed_in_id_order_by_pages(self, store: WholeStore) -> None:
         for number in range(7):
             await put(store, f"id {number}", [f"text {number}"])
         await remove(store, "id 3", version=2, fence=2)
@@ -517,7 +560,9 @@ class StoreSuite:
             after = seen[-1]
         assert seen == [encode_id(f"id {number}") for number in (0, 1, 2, 4, 5, 6)]
 
-    async def test_counts_are_true_and_tell_the_lags(self, store: Store, clock: SetClock) -> None:
+    async def test_counts_are_true_and_tell_the_lags(
+        self, store: WholeStore, clock: SetClock
+    ) -> None:
         await put(store, "a", ["x", "y"], since=clock.time - 30)
         clock.time += 100
         await put(store, "b", ["z"], since=clock.time - 20)
@@ -528,7 +573,7 @@ class StoreSuite:
         assert (counts.documents, counts.chunks) == (2, 2)
         assert sorted(counts.lags) == [0, 20]
 
-    async def test_the_highest_fence_is_remembered(self, store: Store) -> None:
+    async def test_the_highest_fence_is_remembered(self, store: WholeStore) -> None:
         """A queue that was lost begins anew behind it, or its workers would all be refused."""
         assert await store.highest_fence() == 0
         await put(store, "a", [OLD], fence=7)
@@ -537,7 +582,9 @@ class StoreSuite:
 
         assert await store.highest_fence() == 7
 
-    async def test_a_forgotten_collection_is_gone_and_may_begin_anew(self, store: Store) -> None:
+    async def test_a_forgotten_collection_is_gone_and_may_begin_anew(
+        self, store: WholeStore
+    ) -> None:
         await put(store, "a", [OLD], version=5, fence=5)
         await store.forget(HOME)
 
@@ -549,7 +596,9 @@ class StoreSuite:
         assert await put(store, "a", [NEW], version=1, fence=1) is Verdict.PUBLISHED
         assert await texts_of(store, "a") == {NEW}
 
-    async def test_vectors_in_use_are_never_pruned(self, store: Store, clock: SetClock) -> None:
+    async def test_vectors_in_use_are_never_pruned(
+        self, store: WholeStore, clock: SetClock
+    ) -> None:
         await put(store, "a", [OLD])
         await put(store, "b", [OLD, NEW])
         await remove(store, "b", version=2, fence=2)
@@ -559,7 +608,9 @@ class StoreSuite:
         assert await store.known("", 1, [digest_of(OLD), digest_of(NEW)]) == {digest_of(OLD)}
         assert await texts_of(store, "a") == {OLD}
 
-    async def test_unused_vectors_are_kept_for_a_while(self, store: Store, clock: SetClock) -> None:
+    async def test_unused_vectors_are_kept_for_a_while(
+        self, store: WholeStore, clock: SetClock
+    ) -> None:
         """A file that moved is deleted and comes back: its text is still known."""
         await put(store, "a", [OLD])
         clock.time += 1_000
@@ -573,7 +624,18 @@ class StoreSuite:
         assert verdict is Verdict.PUBLISHED
         assert await store.prune(unused_before=clock.time, limit=100) == 0
 
-    async def test_a_prune_is_bounded(self, store: Store, clock: SetClock) -> None:
+    async def test_a_vector_that_one_document_left_and_another_uses_is_not_unused(
+        self, store: WholeStore, clock: SetClock
+    ) -> None:
+        """It takes no place among those that a bounded prune looks at."""
+        for id_, texts, version in (("a", [OLD], 1), ("b", [OLD], 1), ("a", [NEW], 2)):
+            await put(store, id_, texts, version=version)
+            clock.time += 1
+        await store.keep("", 1, {digest_of("unused"): vector_of("unused")})
+        clock.time += 1
+        assert await store.prune(unused_before=clock.time, limit=1) == 1
+
+    async def test_a_prune_is_bounded(self, store: WholeStore, clock: SetClock) -> None:
         texts = [f"text {number}" for number in range(5)]
         await store.keep("", 1, {digest_of(text): vector_of(text) for text in texts})
         clock.time += 1
@@ -582,7 +644,7 @@ class StoreSuite:
         assert pruned == [2, 2, 1, 0]
 
     async def test_a_vector_pruned_after_planning_makes_it_incomplete(
-        self, store: Store, clock: SetClock
+        self, store: WholeStore, clock: SetClock
     ) -> None:
         await store.keep("", 1, {digest_of(OLD): vector_of(OLD)})
         assert await store.known("", 1, [digest_of(OLD)])
@@ -593,7 +655,9 @@ class StoreSuite:
         assert verdict is Verdict.INCOMPLETE
         assert await put(store, "a", [OLD], fence=1) is Verdict.PUBLISHED
 
-    async def test_a_vector_kept_again_by_force_is_the_one_searched(self, store: Store) -> None:
+    async def test_a_vector_kept_again_by_force_is_the_one_searched(
+        self, store: WholeStore
+    ) -> None:
         await put(store, "a", [OLD])
         assert (await dense(store, OLD))[0].score == pytest.approx(1, abs=1e-6)
 

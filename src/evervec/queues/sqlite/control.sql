@@ -69,6 +69,7 @@ where scope = ?1
 -- name: cancel
 update job
 set state = 5,
+    rest_by = null,
     ended_at = ?3
 where scope = ?1
     and document = ?2

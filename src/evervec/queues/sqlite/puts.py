@@ -7,7 +7,7 @@ import apsw
 
 from evervec.model import Change, Key, Lane
 from evervec.ports import Put
-from evervec.queues.sqlite.rows import SQL, Name, Row, Scopes
+from evervec.queues.sqlite.rows import REST, SQL, Name, Row, Scopes
 
 AGING_STEP = 60_000
 """What one step of priority is worth in milliseconds of waiting."""
@@ -47,7 +47,8 @@ def put(
         since = now if change.at is None else min(change.at, now)
         ready = now + change.priority * AGING_STEP
         its_lane = place[1] if lane is Lane.LIVE else -place[1]
-        rows.append((place[0], key.id, its_lane, ready, change.priority, int(change.force), since))
+        urgency = ready, change.priority, int(change.force)
+        rows.append((place[0], key.id, its_lane, *urgency, since, now + REST))
     # Neighbours in the indexes one after the other; the order within a collection stays.
     rows.sort(key=itemgetter(0))
     newest = connection.execute(SQL["newest"]).get

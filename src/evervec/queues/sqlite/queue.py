@@ -97,7 +97,7 @@ class SqliteQueue(SqliteControl):
             claims.open_lease(connection, fence, holder, expires, len(rows))
             return Lease(fence, tuple(self._scopes.job(connection, row) for row in rows))
 
-        self._bell.heed()
+        self._bell.heed(self._clock.now())
         lease = await self._database.write(work, label="queue.claim")
         if lease is not None:
             # There may be more of it, for others that wait.
@@ -154,12 +154,17 @@ class SqliteQueue(SqliteControl):
 
     async def depth(self, scope: Scope | None = None) -> Depth:
         """Count what is unfinished, of everything or of one collection."""
-        self._bell.look()
+        self._bell.look(self._clock.now())
         return await super().depth(scope)
 
     async def wait(self, timeout: float) -> None:
         """Return early if work may be ready. A hint: claim to find out."""
-        due = await self._database.read(lambda connection: connection.execute(SQL["due"]).get)
+        # What was due when the caller looked is no reason to look again: it may not be had now, for
+        # the queue is paused or its writer is busy, and looking without a pause keeps it busy.
+        values = (self._bell.seen_until(),)
+        due = await self._database.read(
+            lambda connection: connection.execute(SQL["due"], values).get
+        )
         if due is not None:
             timeout = min(timeout, max(0, due - self._clock.now()) / 1000)
         await self._bell.wait(timeout)

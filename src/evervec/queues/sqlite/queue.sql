@@ -36,8 +36,9 @@ from job
 
 -- name: put
 -- One row a document. Parked rows (3, 4, 5) start over; a held row (2) only learns that more is
--- wanted, and finishing finds that; a delayed row (1) keeps its backoff; the age is the oldest
--- change's. A live change takes a backfill row along, never the other way round.
+-- wanted, and finishing finds that; a delayed row (1) keeps its backoff, unless it only waits for
+-- its document to come to rest; the age is the oldest change's. A live change takes a backfill row
+-- along, never the other way round.
 insert into job (scope, document, lane, state, run_key, priority, force, since)
 values (?1, ?2, ?3, 0, ?4, ?5, ?6, ?7)
 on conflict (scope, document) do update set
@@ -49,6 +50,7 @@ on conflict (scope, document) do update set
     run_key = case
         when state in (0, 6) then min(run_key, excluded.run_key)
         when state in (3, 4, 5) then excluded.run_key
+        when rest_by is not null then min(rest_by, ?8)
         else run_key
     end,
     priority = case
@@ -88,6 +90,7 @@ where job > ?1
 -- Bounded, so that a claim after a long pause stays short; the rest follows with the next claim.
 update job
 set state = 0,
+    rest_by = null,
     run_key = run_key + priority * 60000
 where job in (
     select job
@@ -102,6 +105,7 @@ where job in (
 select min(run_key)
 from job
 where state = 1
+    and run_key > ?1
 
 -- name: suspects
 -- The largest groups first: they clear most innocents. Few rows, so the lane is only a filter.
@@ -238,11 +242,12 @@ returning job
 
 -- name: again
 -- Changed while it was worked on. What was read is published, so the age and the force that are
--- left are those of the newer changes. A document that changes all the time is debounced:
--- 0, 50, 100 ms and so on to 2 s.
+-- left are those of the newer changes. A document that changes all the time is debounced: at first
+-- not at all, then it goes when it has come to rest, or after 50, 100 ms and so on to 2 s.
 update job
 set state = 1,
-    run_key = ?3 + case streak when 0 then 0 else min(2000, 50 << min(streak - 1, 6)) end,
+    run_key = case streak when 0 then ?3 else ?4 end,
+    rest_by = case when streak > 0 then ?3 + min(2000, 50 << min(streak - 1, 6)) end,
     streak = streak + 1,
     attempts = 0,
     crashes = 0,

@@ -16,6 +16,8 @@ Row: TypeAlias = tuple[Any, ...]
 Name: TypeAlias = tuple[str, str]
 """A collection's tenant and its own name; cheaper to look up than a `Scope`."""
 
+REST = 40
+"""Milliseconds without a change after which a document that changed all the time is at rest."""
 REASON_MAX = 2_000
 STACK_MAX = 8_000
 

@@ -7,7 +7,17 @@ import apsw
 from evervec.model import Id
 from evervec.outcome import Done, Fail, Outcome, Release, Retry
 from evervec.ports import Settled
-from evervec.queues.sqlite.rows import REASON_MAX, SQL, STACK_MAX, Row, Scopes, bounded, ids, rows
+from evervec.queues.sqlite.rows import (
+    REASON_MAX,
+    REST,
+    SQL,
+    STACK_MAX,
+    Row,
+    Scopes,
+    bounded,
+    ids,
+    rows,
+)
 from evervec.sqlite.events import Fact, append
 
 
@@ -46,7 +56,8 @@ def _finish(
     if len(ended) == len(done):
         return ended, set()
     # What is held and left was changed meanwhile.
-    again = {job for (job,) in rows(connection, SQL["again"], (ids(done), fence, now))}
+    values = ids(done), fence, now, now + REST
+    again = {job for (job,) in rows(connection, SQL["again"], values)}
     return ended, again
 
 

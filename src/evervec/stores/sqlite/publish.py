@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 
 from evervec.errors import ConfigError
-from evervec.model import Id, Key, Piece, Publication, Scope, Verdict
+from evervec.model import Id, Key, Piece, Publication, Scope, Verdict, same_text
 from evervec.sqlite.events import Fact
 from evervec.stores.sqlite.rows import (
     ChunkRow,
@@ -179,13 +179,11 @@ class _Run:
             collection.space = self._space
 
     def _unchanged(self, publication: Publication, state: StateRow | None) -> bool:
-        return (
-            not publication.force
-            and state is not None
-            and state.live
-            and state.space == self._space
-            and state.digest == publication.digest
-        )
+        if publication.force or state is None or not state.live or state.space != self._space:
+            return False
+        if publication.touch:
+            return same_text(state.digest, publication.digest)
+        return state.digest == publication.digest
 
     def _vectors(self, wanted: list[Publication]) -> dict[tuple[str, bytes], int]:
         digests: dict[str, set[bytes]] = defaultdict(set)
@@ -235,8 +233,10 @@ class _Run:
                 "document": state.document,
                 "version": publication.version,
                 "fence": self._fence,
+                "digest": publication.digest,
                 "since": publication.since,
                 "published_at": self._now,
+                "metadata": pack(publication.metadata),
             }
         )
         self._fact(publication, "document.indexed", self._effort(publication, state.chunks))

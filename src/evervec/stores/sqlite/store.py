@@ -22,7 +22,14 @@ from evervec.sqlite.database import Database
 from evervec.stores.sqlite.publish import collection_of, made, publish
 from evervec.stores.sqlite.rows import COLLECTION_BITS, stored
 from evervec.stores.sqlite.search import Searcher
-from evervec.stores.sqlite.writes import SQL, add_words, remove_chunks, remove_words
+from evervec.stores.sqlite.writes import (
+    SQL,
+    add_words,
+    leave,
+    remove_chunks,
+    remove_words,
+    use,
+)
 
 FORGET_DOCUMENTS = 1_000
 """How many documents of a forgotten collection one transaction deletes."""
@@ -125,15 +132,19 @@ class SqliteStore:
 
         def work(connection: apsw.Connection) -> None:
             _check_width(connection, tenant, space, rows)
+            new = array("q")
             for digest, value in rows.items():
                 key = {"tenant": tenant, "space": space, "digest": digest}
-                new = connection.execute(SQL["keep"], {**key, "value": value}).get
-                if new is None:
-                    number, old = connection.execute(SQL["kept"], key).get
-                    if not _same(old, value):
-                        _replace_vector(connection, number, value)
-                else:
-                    connection.execute(SQL["add_unused"], {"vector": new, "since": now})
+                number = connection.execute(SQL["keep"], {**key, "value": value}).get
+                if number is not None:
+                    new.append(number)
+                    continue
+                number, old = connection.execute(SQL["kept"], key).get
+                if not _same(old, value):
+                    _replace_vector(connection, number, value)
+            if new:
+                these = apsw.carray(new)
+                connection.execute(SQL["add_unused"], {"vectors": these, "since": now})
 
         if rows:
             await self._database.write(work, label="store.keep")
@@ -271,14 +282,14 @@ class SqliteStore:
         await self._sweep()
 
         def work(connection: apsw.Connection) -> int:
-            old = connection.execute(
+            old: list[Any] = connection.execute(
                 SQL["prune"], {"unused_before": unused_before, "limit": limit}
             ).fetchall()
             gone = 0
             for (vector,) in old:
                 connection.execute(SQL["remove_vector"], {"vector": vector})
                 gone += connection.changes()
-            connection.executemany(SQL["use"], old)
+            use(connection, {vector for (vector,) in old})
             return gone
 
         return await self._database.write(work)
@@ -315,10 +326,7 @@ def _forget_some(connection: apsw.Connection, *, number: int, now: int) -> bool:
     these = apsw.carray(array("q", documents))
     rows: list[Any] = connection.execute(SQL["chunks_to_remove"], {"documents": these}).fetchall()
     remove_chunks(connection, [chunk for chunk, _ in rows])
-    vectors = {vector for _, vector in rows}
-    connection.executemany(
-        SQL["leave"], [{"vector": vector, "since": now} for vector in sorted(vectors)]
-    )
+    leave(connection, {vector for _, vector in rows}, since=now)
     connection.execute(SQL["remove_documents"], {"documents": these})
     return True
 

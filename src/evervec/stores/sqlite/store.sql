@@ -88,13 +88,13 @@ update store_vector set
 where number = :number
 
 -- name: add_unused
-insert into store_unused (vector, since)
-values (:vector, :since)
-on conflict (vector) do nothing
+insert or ignore into store_unused (vector, since)
+select value, :since
+from carray(:vectors)
 
 -- name: use
 delete from store_unused
-where vector = :vector
+where vector in (select value from carray(:vectors))
 
 -- name: chunks_of_vector
 select chunk
@@ -142,10 +142,12 @@ update store_document set
 where document = :document
 
 -- name: touch_document
--- The same text at a newer version: nothing of what is searchable changes.
+-- The same text at a newer version: no chunk changes.
 update store_document set
     version = :version,
     fence = :fence,
+    digest = :digest,
+    metadata = :metadata,
     since = :since,
     published_at = :published_at
 where document = :document
@@ -183,15 +185,16 @@ update store_chunk set
     page = :page
 where chunk = :chunk
 
--- name: remove_chunk
+-- name: remove_chunks
 delete from store_chunk
-where chunk = :chunk
+where chunk in (select value from carray(:chunks))
 
 -- name: leave
--- The last chunk that used it is gone: from now on it is only kept for a while.
+-- Where the last chunk that used one is gone, it is only kept for a while from now on.
 insert into store_unused (vector, since)
-select :vector, :since
-where not exists (select 1 from store_chunk where vector = :vector)
+select value, :since
+from carray(:vectors)
+where not exists (select 1 from store_chunk where vector = value)
 on conflict (vector) do nothing
 
 -- name: bar
@@ -210,30 +213,15 @@ order by id
 limit :limit
 
 -- name: damaged
--- A chunk whose vector is lost counts as lost itself.
 select id
-from store_document
+from store_damaged
 where collection = :collection
-  and deleted = 0
-  and chunks <> (
-      select count(*)
-      from store_chunk
-      join store_vector on store_vector.number = store_chunk.vector
-      where store_chunk.document = store_document.document
-  )
 
 -- name: damaged_document
 select id
-from store_document
+from store_damaged
 where collection = :collection
   and id = :id
-  and deleted = 0
-  and chunks <> (
-      select count(*)
-      from store_chunk
-      join store_vector on store_vector.number = store_chunk.vector
-      where store_chunk.document = store_document.document
-  )
 
 -- name: highest_fence
 select max(fence) from store_collection

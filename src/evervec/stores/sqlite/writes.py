@@ -60,12 +60,9 @@ class Writes:
         run(SQL["add_chunk"], self.add_chunk)
         add_words(connection, [row[0] for row in self.add_chunk])
         run(SQL["move_chunk"], self.move_chunk)
-        run(SQL["use"], [(vector,) for vector in sorted(self.use)])
+        use(connection, self.use)
         # After the new chunks are in: a vector that only changed hands is in use.
-        run(
-            SQL["leave"],
-            [{"vector": vector, "since": at} for vector in sorted(self.left)],
-        )
+        leave(connection, self.left, since=at)
         run(
             SQL["save_collection"],
             [
@@ -97,5 +94,21 @@ def remove_words(connection: apsw.Connection, chunks: Sequence[int]) -> None:
 
 def remove_chunks(connection: apsw.Connection, chunks: Sequence[int]) -> None:
     """Delete chunks, from the full text as well."""
-    remove_words(connection, chunks)
-    connection.executemany(SQL["remove_chunk"], [(chunk,) for chunk in sorted(chunks)])
+    if chunks:
+        remove_words(connection, chunks)
+        connection.execute(
+            SQL["remove_chunks"], {"chunks": apsw.carray(array("q", sorted(chunks)))}
+        )
+
+
+def use(connection: apsw.Connection, vectors: set[int]) -> None:
+    """Take these vectors off the list of those that no chunk uses."""
+    if vectors:
+        connection.execute(SQL["use"], {"vectors": apsw.carray(array("q", sorted(vectors)))})
+
+
+def leave(connection: apsw.Connection, vectors: set[int], *, since: int) -> None:
+    """Put those of these vectors on that list which no chunk uses any more."""
+    if vectors:
+        these = apsw.carray(array("q", sorted(vectors)))
+        connection.execute(SQL["leave"], {"vectors": these, "since": since})
