@@ -111,6 +111,25 @@ async def test_the_ranking_is_that_of_the_formula_whatever_is_rare_or_common():
             assert same(found, bm25(texts, text.split(), k)), (text, k)
 
 
+async def test_many_words_of_every_rarity_are_ranked_as_by_the_formula():
+    """Less rare words find what has none of the rarest only together: those combinations are all."""
+    chance = random.Random(3)
+    shares = {f"word{number}": 0.6 * 0.75**number for number in range(14)}
+    texts = [
+        " ".join(
+            [word for word, share in shares.items() for _ in range(2) if chance.random() < share]
+            + ["padding"] * chance.randrange(1, 40)
+        )
+        for _ in range(1200)
+    ]
+    async with opened() as store:
+        await fill(store, texts)
+        for count, k in itertools.product((3, 4, 6, 9, 14), (1, 4, 30)):
+            words = chance.sample(sorted(shares), count)
+            found = await ranked(store, " ".join(words), k)
+            assert same(found, bm25(texts, words, k)), (words, k)
+
+
 async def test_several_less_rare_words_go_before_the_rarest_one():
     """Enough chunks with the rarest word were found, but those without it are better."""
     texts = [f"alpha {'padding ' * 200}"] * 40 + ["beta gamma beta gamma"] * 60 + ["rest"] * 100
