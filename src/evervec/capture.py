@@ -127,6 +127,10 @@ class Capture:
             return False
         scan = Scan.from_bytes(notes[name])
         page = await self._page(scan)
+        if await self.notebook.load(name) != {name: notes[name]}:
+            # Another process has put this very page. Once more would be harmless, and cost each of
+            # its documents a second look.
+            return True
         await self.queue.put([Change(self._key(id_)) for id_ in page], lane=Lane.BACKFILL)
         left = scan.behind(page)
         await self.notebook.save({name: left.to_bytes() if left else None})
