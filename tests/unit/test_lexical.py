@@ -5,6 +5,9 @@ import itertools
 import math
 import random
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,6 +15,7 @@ from evervec.model import Scope
 from evervec.ports import Query
 from evervec.sqlite.database import Database
 from evervec.stores.sqlite import SqliteStore, lexical
+from evervec.stores.sqlite.index import CollectionRow
 from evervec.stores.sqlite.words import spaced, words_of
 from evervec.testing.store_suite import HOME, SetClock, publication, put, vector_of
 
@@ -159,6 +163,30 @@ async def test_common_words_alone_still_find_what_has_them(monkeypatch):
         assert len(await ranked(store, "the", 20)) == 20
         assert len(await ranked(store, "the of", 20)) == 20
         assert len(await ranked(store, "nowhere the of", 20)) == 20
+
+
+class Asked:
+    """A connection that counts, and answers what it was told to."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def execute(self, _statement, _given):
+        self.times += 1
+        return SimpleNamespace(get=self.times)
+
+
+def test_a_word_is_counted_once_until_the_collection_changes(monkeypatch):
+    connection: Any = Asked()
+    frequencies = lexical.Frequencies()
+    row = CollectionRow(1, 1, 10, 9, 5)
+    assert [frequencies.of(connection, row, "lease", 9) for _ in range(2)] == [1, 1]
+    assert frequencies.of(connection, row, "queue", 9) == 2
+    assert frequencies.of(connection, replace(row, revision=6), "lease", 9) == 3
+    assert frequencies.of(connection, replace(row, number=2), "lease", 9) == 4
+    monkeypatch.setattr(lexical, "COUNTED_MAX", 1)
+    assert frequencies.of(connection, row, "worker", 9) == 5
+    assert frequencies.of(connection, row, "lease", 9) == 6
 
 
 async def test_a_filter_chooses_before_the_best_are_taken():

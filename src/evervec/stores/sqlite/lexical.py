@@ -10,6 +10,7 @@ of those found: the full text is asked for these together. The answer is the sam
 """
 
 import math
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,7 @@ import apsw.fts5
 import numpy as np
 from numpy.typing import NDArray
 
-from evervec.stores.sqlite.index import SQL, Chunks
+from evervec.stores.sqlite.index import SQL, Chunks, CollectionRow
 from evervec.stores.sqlite.ranking import Target
 from evervec.stores.sqlite.words import any_of
 
@@ -34,6 +35,8 @@ COMMON_SHARE = 1 / 3
 COMMON_FROM_CHUNKS = 10_000
 """From this size on, words in more than a third of all chunks are left out beside rarer ones."""
 NEAR = 1e-9
+COUNTED_MAX = 4_096
+"""How many words' counts are remembered."""
 DEEP, COMBINED_MAX = 3, 10
 """How many words are asked for in one, and among how many."""
 
@@ -49,12 +52,39 @@ class Word:
     weight: float
 
 
+class Frequencies:
+    """In how many chunks a word is. What was counted holds until the collection changes.
+
+    To count a word that a fifth of a million chunks have takes as long as to score a thousandth.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[int, int, int, str], int] = OrderedDict()
+
+    def of(self, connection: apsw.Connection, row: CollectionRow, word: str, limit: int) -> int:
+        """Count the chunks of *row* with *word*, up to *limit*."""
+        key = row.number, row.revision, limit, word
+        count = self._known.pop(key, None)
+        if count is None:
+            given = {"words": any_of([word]), "first": row.first, "end": row.end, "limit": limit}
+            count = int(connection.execute(SQL["frequency"], given).get)
+        # Threads may do this at once; the worst is that one of them counts for nothing.
+        self._known[key] = count
+        while len(self._known) > COUNTED_MAX:
+            self._known.popitem(last=False)
+        return count
+
+
 def best_matches(
-    connection: apsw.Connection, targets: Sequence[Target], words: list[str], depth: int
+    connection: apsw.Connection,
+    targets: Sequence[Target],
+    words: list[str],
+    depth: int,
+    frequencies: Frequencies,
 ) -> list[tuple[Target, Chunks, NDArray[np.float64]]]:
     """Return each target's chunks that are among the *depth* best of all, ties included."""
     targets = [target for target in targets if target.allowed is None or len(target.allowed)]
-    counted = _counted(connection, targets, words)
+    counted = _counted(connection, targets, words, frequencies)
     if not counted:
         return []
     prepare(connection)
@@ -74,7 +104,10 @@ def best_matches(
 
 
 def _counted(
-    connection: apsw.Connection, targets: Sequence[Target], words: list[str]
+    connection: apsw.Connection,
+    targets: Sequence[Target],
+    words: list[str],
+    frequencies: Frequencies,
 ) -> dict[str, int]:
     """Return the words to search by, and how many chunks have each."""
     total = sum(target.row.chunks for target in targets)
@@ -82,7 +115,7 @@ def _counted(
 
     def counts(limit: int) -> dict[str, int]:
         there = {
-            word: sum(_frequency(connection, target, word, limit) for target in targets)
+            word: sum(frequencies.of(connection, target.row, word, limit) for target in targets)
             for word in words
         }
         return {word: count for word, count in there.items() if count}
@@ -91,16 +124,6 @@ def _counted(
     found = counts(common + 1)
     telling = {word: count for word, count in found.items() if count <= common}
     return telling or (counts(total) if found else {})
-
-
-def _frequency(connection: apsw.Connection, target: Target, word: str, limit: int) -> int:
-    given = {
-        "words": any_of([word]),
-        "first": target.row.first,
-        "end": target.row.end,
-        "limit": limit,
-    }
-    return int(connection.execute(SQL["frequency"], given).get)
 
 
 def _weighed(targets: Sequence[Target], counted: dict[str, int]) -> list[Word]:
