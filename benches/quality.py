@@ -1,6 +1,8 @@
-"""How well search finds: what each choice of chunks, precision and ranking is worth. JSON to stdout.
+"""How well search finds: what each choice of chunks, model and ranking is worth. JSON to stdout.
 
     python -m benches.quality [--docs FOLDER] [--library 30] [--each 200]
+
+`local:exact` is measured where `evervec model fetch exact` has been; a processor may know no `fast`.
 
 The questions are those of `benches.questions`. Every chunk is published as a document of its own in a
 real store, so that passages are ranked and not pages, and every ranking is the store's. A chunk is
@@ -19,11 +21,11 @@ import asyncio
 import math
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from benches.questions import KINDS, Question, TestSet, test_set
@@ -31,11 +33,11 @@ from benches.report import Line, report
 from numpy.typing import NDArray
 
 from evervec.embedders.local import LocalEmbedder
-from evervec.embedders.local.embedder import Precision
+from evervec.embedders.naming import NAMES
 from evervec.errors import ConfigError
 from evervec.fusion import RANK_OFFSET, WORDS_AND_VECTORS, fuse
 from evervec.model import Chunk, Key, Piece, Publication, Scope, encode_id
-from evervec.ports import Query, Vector, Vectors
+from evervec.ports import Embedder, Query, Vector, Vectors
 from evervec.sqlite.database import Database
 from evervec.stores.sqlite import SqliteStore
 from evervec.text.chunk import ChunkRecipe, chunk
@@ -46,7 +48,7 @@ DEPTH = 100
 READ = 1000
 """Tokens that somebody reads of a ranking."""
 WINDOW = 254
-DEFAULT, BASELINE = "default", "fixed windows of 254 tokens, f32"
+DEFAULT, BASELINE, STATIC = "default", "fixed windows of 254 tokens, f32", "static"
 MODES = ("dense", "lexical", "hybrid")
 OFFSETS = (5, 10, 20, 40, 60, 100)
 SHARES = (0.2, 0.3, 0.4, 0.5, 0.6)
@@ -58,19 +60,31 @@ class Way:
     """One way to cut and to embed. Without a recipe: fixed windows."""
 
     recipe: ChunkRecipe | None = field(default_factory=ChunkRecipe)
-    precision: Precision | None = None
+    model: str = "local"
 
 
 WAYS: dict[str, Way] = {
     DEFAULT: Way(),
     BASELINE: Way(None, "f32"),
+    "fixed windows of 254 tokens": Way(None),
     "headings embedded": Way(ChunkRecipe(heading_context=True)),
     **{
         f"chunks of {most} tokens": Way(ChunkRecipe(tokens_max=most))
-        for most in (128, 256, 64, 192)
+        for most in (64, 128, 192, 256)
     },
     "an overlap of 40 tokens": Way(ChunkRecipe(overlap=40)),
-    **{f"precision {each}": Way(precision=each) for each in get_args(Precision)},
+    "precision f32": Way(model="f32"),
+    "`local:fast`": Way(model="local:fast"),
+    "`local:exact`": Way(model="local:exact"),
+    STATIC: Way(model="static"),
+    **{
+        f"static, chunks of {most} tokens": Way(ChunkRecipe(tokens_max=most), "static")
+        for most in (64, 128, 256, 512)
+    },
+}
+MODELS: Mapping[str, Callable[[], Embedder]] = {
+    **NAMES,
+    "f32": lambda: LocalEmbedder(precision="f32"),
 }
 
 
@@ -99,8 +113,10 @@ class Bench:
         self._tests = tests
         self._database = Database(path)
         self._store = SqliteStore(self._database)
-        self._models: dict[Precision, LocalEmbedder] = {}
-        self._known: dict[tuple[Precision, bytes], NDArray[np.float32]] = {}
+        self._models: dict[str, Embedder] = {}
+        self._known: dict[tuple[str, bytes], NDArray[np.float32]] = {}
+        # Each way's reader reads as many tokens, whatever its model takes for one.
+        self._meter = LocalEmbedder()
 
     async def rankings(self, ways: Mapping[str, Way]) -> dict[str, Ranked | str]:
         """Return what each way finds, or why it is not possible here."""
@@ -117,17 +133,17 @@ class Bench:
                 found[name] = str(error)
         await self._store.close()
         await self._database.close()
-        for model in self._models.values():
+        for model in (*self._models.values(), self._meter):
             await model.close()
         return found
 
     async def _ranked(self, name: str, way: Way) -> Ranked:
-        precision = way.precision or LocalEmbedder().precision
-        model = self._models.setdefault(precision, LocalEmbedder(precision=precision))
-        piled = _piled(self._tests.pages, way, model)
+        if way.model not in self._models:
+            self._models[way.model] = MODELS[way.model]()
+        piled = _piled(self._tests.pages, way, self._models[way.model], self._meter)
         texts = [one.embedded for one in piled.chunks]
-        vectors = await self._vectors(precision, texts)
-        space = list(self._models).index(precision) + 1
+        vectors = await self._vectors(way.model, texts)
+        space = list(self._models).index(way.model) + 1
         digests = [text_digest(text) for text in texts]
         await self._store.keep("", space, dict(zip(digests, vectors, strict=True)))
         publications = [
@@ -136,7 +152,7 @@ class Bench:
         ]
         for first in range(0, len(publications), 500):
             await self._store.publish(publications[first : first + 500], fence=1, space=space)
-        asked = await self._vectors(precision, [one.text for one in self._tests.questions])
+        asked = await self._vectors(way.model, [one.text for one in self._tests.questions])
         pairs = list(zip(self._tests.questions, asked, strict=True))
         dense = [await self._search(name, one.text, vector, "dense") for one, vector in pairs]
         lexical = [await self._search(name, one.text, vector, "lexical") for one, vector in pairs]
@@ -148,17 +164,17 @@ class Bench:
         hits = await self._store.search(Query(text, vector, (Scope("", name),), DEPTH, mode))
         return [hit.id for hit in hits if isinstance(hit.id, int)]
 
-    async def _vectors(self, precision: Precision, texts: Sequence[str]) -> Vectors:
+    async def _vectors(self, model: str, texts: Sequence[str]) -> Vectors:
         new = {text_digest(text): text for text in texts}
-        for digest in [digest for digest in new if (precision, digest) in self._known]:
+        for digest in [digest for digest in new if (model, digest) in self._known]:
             del new[digest]
         if new:
-            made = await self._models[precision].embed(list(new.values()), kind="document")
-            self._known.update({(precision, d): v for d, v in zip(new, made, strict=True)})
-        return np.array([self._known[precision, text_digest(text)] for text in texts])
+            made = await self._models[model].embed(list(new.values()), kind="document")
+            self._known.update({(model, d): v for d, v in zip(new, made, strict=True)})
+        return np.array([self._known[model, text_digest(text)] for text in texts])
 
 
-def _piled(pages: Mapping[str, str], way: Way, model: LocalEmbedder) -> Piled:
+def _piled(pages: Mapping[str, str], way: Way, model: Embedder, meter: Embedder) -> Piled:
     piled = Piled([], [], [])
     for path, text in pages.items():
         if way.recipe is None:
@@ -168,7 +184,7 @@ def _piled(pages: Mapping[str, str], way: Way, model: LocalEmbedder) -> Piled:
             made = list(chunk(text, kind="markdown", tokens=model, recipe=way.recipe))
         piled.pages.extend([path] * len(made))
         piled.chunks.extend(made)
-    piled.tokens.extend(model.count_tokens([one.text for one in piled.chunks]))
+    piled.tokens.extend(meter.count_tokens([one.text for one in piled.chunks]))
     return piled
 
 
@@ -268,6 +284,7 @@ def main() -> None:
         impossible={name: why for name, why in found.items() if isinstance(why, str)},
         kinds=_by_kind(tests.questions, {**best, "baseline": plain}),
         joining=_joining(tests.questions, ways[DEFAULT], best["hybrid"]),
+        joining_static=_joining(tests.questions, ways[STATIC], scores[STATIC]["hybrid"]),
         default_against_baseline={mode: compared(best[mode], plain) for mode in MODES},
     )
 

@@ -77,9 +77,19 @@ def kinds(numbers: Result) -> str:
     return _rows(["kind", *modes], rows)
 
 
-def joining(numbers: Result) -> str:
+def recalls(numbers: Result) -> str:
+    """Return recall@10 of each way, by mode."""
+    modes = ("dense", "lexical", "hybrid")
+    rows = [
+        [name, *[f"{way[mode]['recall@10']:.3f}" for mode in modes]]
+        for name, way in numbers["ways"].items()
+    ]
+    return _rows(["recall@10", *modes], rows)
+
+
+def joining(numbers: Result, *, of: str = "joining") -> str:
     """Return nDCG@10 of each share of the words, for each offset."""
-    found = {(row["words"], row["offset"]): row for row in numbers["joining"]}
+    found = {(row["words"], row["offset"]): row for row in numbers[of]}
     shares = sorted({words for words, _ in found})
     offsets = sorted({offset for _, offset in found})
     rows = [
@@ -100,6 +110,8 @@ TABLES: Mapping[str, tuple[str, Callable[[Result], str]]] = {
     "speed": ("chunks", speed),
     "ways": ("quality", ways),
     "kinds": ("quality", kinds),
+    "recalls": ("quality", recalls),
     "joining": ("quality", joining),
+    "joining of static": ("quality", partial(joining, of="joining_static")),
 }
 """Each table of the page: the benchmark it is from, and what makes it."""

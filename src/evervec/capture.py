@@ -9,7 +9,7 @@ unchanged is noticed by its digest and costs no embedding.
 import asyncio
 import json
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from evervec.faults import reach
 from evervec.model import Captured, Change, Id, Key, Lane, Scope
@@ -32,23 +32,32 @@ class Scan:
 
     stored: bool = False
     after: Id | None = None
+    both: bool = True
+    """False: nothing was stored when it began, so what is stored came from the source."""
 
     def to_bytes(self) -> bytes:
-        return json.dumps([self.stored, self.after]).encode()
+        return json.dumps([self.stored, self.after, self.both]).encode()
 
     @classmethod
     def from_bytes(cls, value: bytes) -> "Scan":
-        stored, after = json.loads(value)
-        return cls(stored, None if after is None else Id(after))
+        # Notes of earlier versions have two parts.
+        stored, after, *both = json.loads(value)
+        return cls(stored, None if after is None else Id(after), *both)
+
+    def behind(self, page: list[Id]) -> "Scan | None":
+        """Return what is left of it after *page*; None at its end."""
+        if page:
+            return replace(self, after=page[-1])
+        return Scan(stored=True) if self.both and not self.stored else None
 
 
-def new_scan() -> dict[str, bytes]:
+def new_scan(*, both: bool = True) -> dict[str, bytes]:
     """Return the note that begins a scan, under a name of its own.
 
     Another process may be in the middle of an older scan. Were it the same note, its next page
     would be written over the new beginning, and what lies before that page would not be scanned.
     """
-    return {f"{SCAN}/{random.getrandbits(64):016x}": Scan().to_bytes()}
+    return {f"{SCAN}/{random.getrandbits(64):016x}": Scan(both=both).to_bytes()}
 
 
 @dataclass(frozen=True)
@@ -70,7 +79,12 @@ class Capture:
         await self.source.open()
         notes = await self.notebook.load("opened")
         if not notes:
-            first = new_scan() if scan else {}
+            first: dict[str, bytes] = {}
+            if scan:
+                # The changes are logged by now. So nothing can be stored of a document that is
+                # gone without its deletion being captured, unless it was there before.
+                stored = await self.store.documents(self.scope, None, 1)
+                first = new_scan(both=bool(stored))
             await self.notebook.save({"opened": b"1", **first})
 
     async def step(self) -> bool:
@@ -113,8 +127,13 @@ class Capture:
             return False
         scan = Scan.from_bytes(notes[name])
         page = await self._page(scan)
+        if await self.notebook.load(name) != {name: notes[name]}:
+            # Another process has put this very page. Once more would be harmless, and cost each of
+            # its documents a second look.
+            return True
         await self.queue.put([Change(self._key(id_)) for id_ in page], lane=Lane.BACKFILL)
-        await self.notebook.save({name: _next(scan, page)})
+        left = scan.behind(page)
+        await self.notebook.save({name: left.to_bytes() if left else None})
         return True
 
     async def _page(self, scan: Scan) -> list[Id]:
@@ -130,12 +149,6 @@ class Capture:
 
     def _key(self, id_: Id) -> Key:
         return Key(self.scope.tenant, self.scope.collection, id_)
-
-
-def _next(scan: Scan, page: list[Id]) -> bytes | None:
-    if page:
-        return Scan(scan.stored, page[-1]).to_bytes()
-    return None if scan.stored else Scan(stored=True).to_bytes()
 
 
 async def follow(capture: Capture) -> None:

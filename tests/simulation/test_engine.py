@@ -7,7 +7,9 @@ from tests.simulation.harness import World
 from tests.simulation.run import many, one
 
 from evervec.capture import Capture, Scan
-from evervec.model import Id
+from evervec.holder import this_process
+from evervec.model import Id, Key, Lease, Publication
+from evervec.outcome import Done
 from evervec.testing.world import Notes, Row, SimulatedSource
 
 SECONDS = seconds(0.4, at_least=4.0)
@@ -83,3 +85,58 @@ def test_a_scan_that_is_asked_for_during_another_processes_scan_begins_at_the_be
     left: list[Scan] = []
     World(0, calm=True).run(both)
     assert Scan() in left
+
+
+def test_a_page_that_another_process_has_put_meanwhile_is_not_put_again() -> None:
+    """Found by timing four processes on one state: half of the documents were looked at twice."""
+
+    async def both(world: World) -> None:
+        table = world.tables[0]
+        table.commit({Id(str(n)): Row("text") for n in range(3)}, ())
+        queue, store, notes = world.queue(), world.store(), Notes(table)
+        other = Capture(table.scope, world.source(table), queue, queue, store, notes)
+
+        class Overtaken(SimulatedSource):
+            async def scan(self, after, limit):
+                page = await super().scan(after, limit)
+                await other.scan_step()
+                lease = await queue.claim(9, holder=this_process("worker"), lease_for=60)
+                leases.extend([lease] if lease else [])
+                return page
+
+        capture = Capture(table.scope, Overtaken(table), queue, queue, store, notes)
+        await capture.open(scan=True)
+        await capture.scan_step()
+        (lease,) = leases
+        settled = await queue.settle(lease.fence, {job.job: Done() for job in lease.jobs})
+        ended.append((len(settled.ended), len(settled.again)))
+
+    leases: list[Lease] = []
+    ended: list[tuple[int, int]] = []
+    World(0, calm=True).run(both)
+    assert ended == [(3, 0)]
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_only_what_was_stored_before_a_collection_was_followed_is_scanned_as_well(before) -> None:
+    """Found by timing a million rows: each had a second job, only to see that it was still there."""
+
+    async def scanned(world: World) -> None:
+        table = world.tables[0]
+        table.commit({Id(str(n)): Row("text") for n in range(3)}, ())
+        queue, store = world.queue(), world.store()
+        key = Key(table.scope.tenant, table.scope.collection, Id("stored"))
+        stored = [Publication(key, 1, b"digest")]
+        capture = Capture(table.scope, world.source(table), queue, queue, store, Notes(table))
+        if before:
+            await store.publish(stored, fence=1, space=1)
+        await capture.open(scan=True)
+        if not before:
+            await store.publish(stored, fence=1, space=1)
+        while await capture.scanning():
+            await capture.scan_step()
+        put.update(job.key.id for job in await queue.jobs(scope=table.scope))
+
+    put: set[str] = set()
+    World(0, calm=True).run(scanned)
+    assert put == {"0", "1", "2", *["stored"] * before}

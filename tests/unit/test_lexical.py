@@ -5,6 +5,9 @@ import itertools
 import math
 import random
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,6 +15,7 @@ from evervec.model import Scope
 from evervec.ports import Query
 from evervec.sqlite.database import Database
 from evervec.stores.sqlite import SqliteStore, lexical
+from evervec.stores.sqlite.index import CollectionRow
 from evervec.stores.sqlite.words import spaced, words_of
 from evervec.testing.store_suite import HOME, SetClock, publication, put, vector_of
 
@@ -111,6 +115,25 @@ async def test_the_ranking_is_that_of_the_formula_whatever_is_rare_or_common():
             assert same(found, bm25(texts, text.split(), k)), (text, k)
 
 
+async def test_many_words_of_every_rarity_are_ranked_as_by_the_formula():
+    """Less rare words find what has none of the rarest only together: those combinations are all."""
+    chance = random.Random(3)
+    shares = {f"word{number}": 0.6 * 0.75**number for number in range(14)}
+    texts = [
+        " ".join(
+            [word for word, share in shares.items() for _ in range(2) if chance.random() < share]
+            + ["padding"] * chance.randrange(1, 40)
+        )
+        for _ in range(1200)
+    ]
+    async with opened() as store:
+        await fill(store, texts)
+        for count, k in itertools.product((3, 4, 6, 9, 14), (1, 4, 30)):
+            words = chance.sample(sorted(shares), count)
+            found = await ranked(store, " ".join(words), k)
+            assert same(found, bm25(texts, words, k)), (words, k)
+
+
 async def test_several_less_rare_words_go_before_the_rarest_one():
     """Enough chunks with the rarest word were found, but those without it are better."""
     texts = [f"alpha {'padding ' * 200}"] * 40 + ["beta gamma beta gamma"] * 60 + ["rest"] * 100
@@ -140,6 +163,30 @@ async def test_common_words_alone_still_find_what_has_them(monkeypatch):
         assert len(await ranked(store, "the", 20)) == 20
         assert len(await ranked(store, "the of", 20)) == 20
         assert len(await ranked(store, "nowhere the of", 20)) == 20
+
+
+class Asked:
+    """A connection that counts, and answers what it was told to."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def execute(self, _statement, _given):
+        self.times += 1
+        return SimpleNamespace(get=self.times)
+
+
+def test_a_word_is_counted_once_until_the_collection_changes(monkeypatch):
+    connection: Any = Asked()
+    frequencies = lexical.Frequencies()
+    row = CollectionRow(1, 1, 10, 9, 5)
+    assert [frequencies.of(connection, row, "lease", 9) for _ in range(2)] == [1, 1]
+    assert frequencies.of(connection, row, "queue", 9) == 2
+    assert frequencies.of(connection, replace(row, revision=6), "lease", 9) == 3
+    assert frequencies.of(connection, replace(row, number=2), "lease", 9) == 4
+    monkeypatch.setattr(lexical, "COUNTED_MAX", 1)
+    assert frequencies.of(connection, row, "worker", 9) == 5
+    assert frequencies.of(connection, row, "lease", 9) == 6
 
 
 async def test_a_filter_chooses_before_the_best_are_taken():

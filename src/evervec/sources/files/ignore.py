@@ -34,7 +34,18 @@ _CLASSES = {
     "xdigit": "0-9A-Fa-f",
 }
 
-NAMES = frozenset({"node_modules", "__pycache__", "package-lock.json"})
+LOCKS = frozenset(
+    {
+        "conda-lock.yaml",
+        "conda-lock.yml",
+        "npm-shrinkwrap.json",
+        "package-lock.json",
+        "packages.lock.json",
+        "pnpm-lock.yaml",
+    }
+)
+"""Lists of versions by programs, in formats that people write too. The others end in no known way."""
+NAMES = LOCKS | {"node_modules", "__pycache__"}
 MADE = (".min.js", ".min.css")
 """What programs write for programs; nobody searches it."""
 STATE = "evervec.db"

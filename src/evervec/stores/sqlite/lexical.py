@@ -4,12 +4,13 @@ SQLite's own BM25 counts words in the whole file, so one tenant's documents woul
 scores. Here the full text only finds chunks and says how often each word is in them. How rare a
 word is comes from the searched collections; a chunk's length is compared with a fixed one.
 
-A word scores at most `K + 1` times its weight. So the rarest words are searched first, and when
-the others together cannot lift a chunk above the worst of those found, chunks that have only
-others are never read. The answer is the same.
+A word scores at most `K + 1` times its weight. So the rarest words are searched first. A chunk that
+has none of them is read only if it has so many of the others that they could lift it above the worst
+of those found: the full text is asked for these together. The answer is the same.
 """
 
 import math
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,7 @@ import apsw.fts5
 import numpy as np
 from numpy.typing import NDArray
 
-from evervec.stores.sqlite.index import SQL, Chunks
+from evervec.stores.sqlite.index import SQL, Chunks, CollectionRow
 from evervec.stores.sqlite.ranking import Target
 from evervec.stores.sqlite.words import any_of
 
@@ -34,6 +35,10 @@ COMMON_SHARE = 1 / 3
 COMMON_FROM_CHUNKS = 10_000
 """From this size on, words in more than a third of all chunks are left out beside rarer ones."""
 NEAR = 1e-9
+COUNTED_MAX = 4_096
+"""How many words' counts are remembered."""
+DEEP, COMBINED_MAX = 3, 10
+"""How many words are asked for in one, and among how many."""
 
 _SCORES = np.dtype([("chunk", "<i8"), ("score", "<f8")])
 _ready: WeakSet[apsw.Connection] = WeakSet()
@@ -47,24 +52,49 @@ class Word:
     weight: float
 
 
+class Frequencies:
+    """In how many chunks a word is. What was counted holds until the collection changes.
+
+    To count a word that a fifth of a million chunks have takes as long as to score a thousandth.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[int, int, int, str], int] = OrderedDict()
+
+    def of(self, connection: apsw.Connection, row: CollectionRow, word: str, limit: int) -> int:
+        """Count the chunks of *row* with *word*, up to *limit*."""
+        key = row.number, row.revision, limit, word
+        count = self._known.pop(key, None)
+        if count is None:
+            given = {"words": any_of([word]), "first": row.first, "end": row.end, "limit": limit}
+            count = int(connection.execute(SQL["frequency"], given).get)
+        # Threads may do this at once; the worst is that one of them counts for nothing.
+        self._known[key] = count
+        while len(self._known) > COUNTED_MAX:
+            self._known.popitem(last=False)
+        return count
+
+
 def best_matches(
-    connection: apsw.Connection, targets: Sequence[Target], words: list[str], depth: int
+    connection: apsw.Connection,
+    targets: Sequence[Target],
+    words: list[str],
+    depth: int,
+    frequencies: Frequencies,
 ) -> list[tuple[Target, Chunks, NDArray[np.float64]]]:
     """Return each target's chunks that are among the *depth* best of all, ties included."""
     targets = [target for target in targets if target.allowed is None or len(target.allowed)]
-    counted = _counted(connection, targets, words)
+    counted = _counted(connection, targets, words, frequencies)
     if not counted:
         return []
     prepare(connection)
     weighed = _weighed(targets, counted)
-    few = _enough(counted, weighed, depth)
-    found = _scored(connection, targets, weighed, few)
+    few = _enough(counted, weighed, depth / _share(targets))
+    found = _scored(connection, targets, weighed, any_of([word.text for word in weighed[:few]]))
     floor = _worst(found, depth)
-    needed = few
-    while needed < len(weighed) and sum(w.weight for w in weighed[needed:]) >= floor - NEAR:
-        needed += 1
-    if needed > few:
-        found = _scored(connection, targets, weighed, needed)
+    if more := together(weighed[few:], floor - NEAR):
+        either = f"{any_of([word.text for word in weighed[:few]])} OR {more}"
+        found = _scored(connection, targets, weighed, either)
         floor = _worst(found, depth)
     best = []
     for target, rows in zip(targets, found, strict=True):
@@ -74,7 +104,10 @@ def best_matches(
 
 
 def _counted(
-    connection: apsw.Connection, targets: Sequence[Target], words: list[str]
+    connection: apsw.Connection,
+    targets: Sequence[Target],
+    words: list[str],
+    frequencies: Frequencies,
 ) -> dict[str, int]:
     """Return the words to search by, and how many chunks have each."""
     total = sum(target.row.chunks for target in targets)
@@ -82,7 +115,7 @@ def _counted(
 
     def counts(limit: int) -> dict[str, int]:
         there = {
-            word: sum(_frequency(connection, target, word, limit) for target in targets)
+            word: sum(frequencies.of(connection, target.row, word, limit) for target in targets)
             for word in words
         }
         return {word: count for word, count in there.items() if count}
@@ -91,16 +124,6 @@ def _counted(
     found = counts(common + 1)
     telling = {word: count for word, count in found.items() if count <= common}
     return telling or (counts(total) if found else {})
-
-
-def _frequency(connection: apsw.Connection, target: Target, word: str, limit: int) -> int:
-    given = {
-        "words": any_of([word]),
-        "first": target.row.first,
-        "end": target.row.end,
-        "limit": limit,
-    }
-    return int(connection.execute(SQL["frequency"], given).get)
 
 
 def _weighed(targets: Sequence[Target], counted: dict[str, int]) -> list[Word]:
@@ -113,7 +136,35 @@ def _weighed(targets: Sequence[Target], counted: dict[str, int]) -> list[Word]:
     return sorted(weighed, key=lambda word: (-word.weight, word.text))
 
 
-def _enough(counted: dict[str, int], weighed: list[Word], depth: int) -> int:
+def _share(targets: Sequence[Target]) -> float:
+    """Return how much of the collections a filter leaves."""
+    left = sum(
+        target.row.chunks if target.allowed is None else len(target.allowed) for target in targets
+    )
+    return left / max(left, sum(target.row.chunks for target in targets))
+
+
+def together(words: Sequence[Word], least: float, *, deep: int = DEEP) -> str:
+    """Write the search for what has words that may add up to *least*; empty if nothing can.
+
+    Those first that tell most. More than that is found where it would take more than *deep* words in
+    one, or where there are many: a search of all combinations would be longer than the texts.
+    """
+    parts = []
+    left = sum(word.weight for word in words)
+    for place, word in enumerate(words):
+        if left < least:
+            break
+        left -= word.weight
+        rest = ""
+        if word.weight < least and deep > 1 and len(words) <= COMBINED_MAX:
+            rest = together(words[place + 1 :], least - word.weight, deep=deep - 1)
+        part = any_of([word.text])
+        parts.append(f"({part} AND ({rest}))" if rest else part)
+    return " OR ".join(parts)
+
+
+def _enough(counted: dict[str, int], weighed: list[Word], depth: float) -> int:
     """Return how many of the first words may bring *depth* chunks together."""
     sum_ = 0
     for number, word in enumerate(weighed, start=1):
@@ -124,30 +175,35 @@ def _enough(counted: dict[str, int], weighed: list[Word], depth: int) -> int:
 
 
 def _scored(
-    connection: apsw.Connection, targets: Sequence[Target], words: list[Word], needed: int
+    connection: apsw.Connection, targets: Sequence[Target], words: list[Word], wanted: str
 ) -> list[NDArray[np.void]]:
-    """Score, in each target, the chunks that have one of the first *needed* words."""
-    texts = [word.text for word in words]
-    if needed < len(words):
-        # Each chunk has a rare word then; the common ones still count in its score.
-        match = f"({any_of(texts[:needed])}) AND ({any_of(texts)})"
-        shift = needed
-    else:
-        match, shift = any_of(texts), 0
-    weights = tuple((shift + place, word.weight) for place, word in enumerate(words))
+    """Score, in each target, the chunks that the search *wanted* finds, by all of the words."""
+    match, before = any_of([word.text for word in words]), 0
+    if wanted != match:
+        # Every word stands once more behind it: also those that need not be there count.
+        match, before = f"({wanted}) AND ({match})", wanted.count('"') // 2
+    weights = tuple((before + place, word.weight) for place, word in enumerate(words))
     found = []
     for target in targets:
+        first, end = target.row.first, target.row.end
         given = {
             "words": match,
-            "weights": apsw.pyobject(weights),
-            "first": target.row.first,
-            "end": target.row.end,
+            "weights": apsw.pyobject((weights, first, _mask(target))),
+            "first": first,
+            "end": end,
         }
         rows = np.fromiter(connection.execute(SQL["lexical"], given), _SCORES)
-        if target.allowed is not None:
-            rows = rows[np.isin(rows["chunk"], target.allowed)]
-        found.append(rows)
+        found.append(rows[rows["score"] >= 0])
     return found
+
+
+def _mask(target: Target) -> bytes | None:
+    """Return a byte for each chunk number, not zero where the filter lets it through."""
+    if target.allowed is None:
+        return None
+    mask = np.zeros(target.row.end - target.row.first + 1, np.uint8)
+    mask[target.allowed - target.row.first] = 1
+    return mask.tobytes()
 
 
 def _worst(found: list[NDArray[np.void]], depth: int) -> float:
@@ -166,7 +222,11 @@ def prepare(connection: apsw.Connection) -> None:
 
 
 def _bm25(chunk: apsw.FTS5ExtensionApi, *given: Any) -> float:
-    weights: tuple[tuple[int, float], ...] = given[0]
+    weights: tuple[tuple[int, float], ...]
+    mask: bytes | None
+    weights, first, mask = given[0]
+    if mask is not None and not mask[chunk.rowid - first]:
+        return -1.0
     norm = K * (1 - B + B * chunk.column_size() / LENGTH)
     score = 0.0
     for phrase, weight in weights:

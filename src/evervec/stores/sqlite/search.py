@@ -39,7 +39,7 @@ from evervec.stores.sqlite.index import (
     StaleSnapshot,
     View,
 )
-from evervec.stores.sqlite.lexical import best_matches
+from evervec.stores.sqlite.lexical import Frequencies, best_matches
 from evervec.stores.sqlite.marks import Marker, merged
 from evervec.stores.sqlite.ranking import Place, Ranking, Target, best_of_each, ordered
 from evervec.stores.sqlite.recall import recall_of
@@ -68,6 +68,7 @@ class Searcher:
         self._identity = b""
         self._indexes: dict[tuple[int, int], MatrixIndex] = {}
         self._filters = Filters()
+        self._frequencies = Frequencies()
 
     async def search(self, query: Query) -> Sequence[Hit]:
         """Answer *query*, or raise ConfigError if it makes no sense."""
@@ -75,7 +76,8 @@ class Searcher:
         words = words_of(query.text)
 
         def work(connection: apsw.Connection) -> list[Hit]:
-            search = _Search(connection, query, self._index(connection), self._filters)
+            view = self._index(connection)
+            search = _Search(connection, query, view, self._filters, self._frequencies)
             return search.answer(vector, words)
 
         return await self._consistent(work)
@@ -180,11 +182,13 @@ class _Search:
         query: Query,
         view: Callable[[CollectionRow], tuple[MatrixIndex, View]],
         filters: Filters,
+        frequencies: Frequencies,
     ) -> None:
         self._connection = connection
         self._query = query
         self._view = view
         self._filters = filters
+        self._frequencies = frequencies
         self._targets = self._look()
         # One scan answers however deep the ranking is read.
         self._scans: dict[int, Scan] = {}
@@ -284,7 +288,9 @@ class _Search:
 
     def _lexical(self, words: list[str], depth: int) -> Ranking:
         ranking: Ranking = []
-        for target, chunks, scores in best_matches(self._connection, self._targets, words, depth):
+        for target, chunks, scores in best_matches(
+            self._connection, self._targets, words, depth, self._frequencies
+        ):
             places = self._places(target.scope, chunks, None)
             # What somebody deleted by hand may still be in the full text; `verify` tells of it.
             ranking.extend(
