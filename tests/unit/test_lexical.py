@@ -179,7 +179,7 @@ class Asked:
 def test_a_word_is_counted_once_until_the_collection_changes(monkeypatch):
     connection: Any = Asked()
     frequencies = lexical.Frequencies()
-    row = CollectionRow(1, 1, 10, 9, 5)
+    row = CollectionRow(1, 1, 10, 9, 5, 9)
     assert [frequencies.of(connection, row, "lease", 9) for _ in range(2)] == [1, 1]
     assert frequencies.of(connection, row, "queue", 9) == 2
     assert frequencies.of(connection, replace(row, revision=6), "lease", 9) == 3
