@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evervec.capture import SCAN
-from evervec.model import Scope
+from evervec.model import Coming, Scope, show_id
 from evervec.ports import Registered
 from evervec.state import State
 
@@ -29,12 +29,21 @@ class CollectionStatus:
     scanning: bool
     """The source's existing documents are still being listed, so there are more to come."""
     trouble: str
+    coming: tuple[Coming, ...] = ()
+    """Large documents on their way, and how many of their chunks are embedded."""
 
     @property
     def health(self) -> str:
         if self.trouble:
             return "CRITICAL"
         return "DEGRADED" if self.failed else "HEALTHY"
+
+    def on_the_way(self) -> list[str]:
+        """Say of each large document how far it is."""
+        return [
+            f"{show_id(each.id)} has {each.done:,} of {each.total:,} chunks embedded"
+            for each in self.coming
+        ]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -51,6 +60,10 @@ class CollectionStatus:
             "chunks": self.chunks,
             "scanning": self.scanning,
             "trouble": self.trouble,
+            "coming": [
+                {"id": show_id(each.id), "done": each.done, "total": each.total}
+                for each in self.coming
+            ],
             "health": self.health,
         }
 
@@ -81,6 +94,7 @@ async def status_of(state: State, registered: Registered, trouble: str) -> Colle
         space.model,
         bool(notes),
         registered.halted or trouble,
+        counts.coming,
     )
 
 

@@ -45,6 +45,8 @@ async def _status(asked: argparse.Namespace) -> int:
     for each in statuses:
         if each.trouble:
             say(f"{each.name}: {each.trouble}")
+        for told in each.on_the_way():
+            say(f"{each.name}: {told}")
     if mode.value != "running":
         say(f"The queue is {mode.value}, {held:,} jobs are held. `evervec stage resume` goes on.")
     say(f"health {health}")

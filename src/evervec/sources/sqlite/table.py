@@ -143,12 +143,7 @@ class TableSource:
         def work() -> Reading:
             with self._snapshot() as (connection, rows):
                 version = self._version(connection)
-                found: dict[Id, Document] = {}
-                for document in ids:
-                    row = rows.read(connection, document)
-                    if row is not None:
-                        found[document] = row
-                return Reading(version, found)
+                return Reading(version, *rows.documents(connection, ids))
 
         reading = await self._run(work)
         # The epoch is durable before anything is published under it.

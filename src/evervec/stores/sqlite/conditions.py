@@ -13,7 +13,7 @@ import apsw
 import numpy as np
 
 from evervec.errors import ConfigError
-from evervec.stores.sqlite.index import SQL, Chunks, CollectionRow
+from evervec.stores.sqlite.index import SQL, Chunks, CollectionRow, Hidden
 from evervec.stores.sqlite.rows import plain
 
 COMPARED = ("=", "!=", "<", "<=", ">", ">=")
@@ -81,3 +81,22 @@ class Filters:
         while len(self._known) > KEPT:
             self._known.popitem(last=False)
         return chunks
+
+
+class Unseen:
+    """Which chunks no search may see. What was found holds until the collection changes."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[int, Hidden]] = {}
+
+    def of(self, connection: apsw.Connection, row: CollectionRow) -> Hidden:
+        """Return what is hidden of a collection; nearly always that is nothing."""
+        revision, hidden = self._known.get(row.number, (-1, Hidden()))
+        if revision == row.revision:
+            return hidden
+        found = connection.execute(SQL["hidden"], {"collection": row.number})
+        rows = np.fromiter(found, np.dtype([("chunk", "<i8"), ("going", "?")]))
+        chunks, going = rows["chunk"], rows["going"]
+        hidden = Hidden(np.sort(chunks[~going]), np.sort(chunks[going]))
+        self._known[row.number] = row.revision, hidden
+        return hidden

@@ -21,7 +21,7 @@ import fcntl
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -55,6 +55,20 @@ SAMPLED_ROWS = 64
 
 Matrix: TypeAlias = NDArray[np.float32]
 Chunks: TypeAlias = NDArray[np.int64]
+
+NONE = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A collection's chunks that no search sees, as the snapshot has them; each sorted."""
+
+    coming: Chunks = field(default_factory=NONE.copy)
+    going: Chunks = field(default_factory=NONE.copy)
+
+    @property
+    def all(self) -> Chunks:
+        return np.concatenate([self.coming, self.going])
 
 
 class StaleSnapshot(Exception):
@@ -115,7 +129,9 @@ class MatrixIndex:
         self._dead = np.zeros(0, np.bool_)
         self._revision = -1
 
-    def view(self, connection: apsw.Connection, row: CollectionRow) -> View:
+    def view(
+        self, connection: apsw.Connection, row: CollectionRow, hidden: Hidden | None = None
+    ) -> View:
         """Bring the files up to the connection's snapshot and return what it may see.
 
         Raises StaleSnapshot if this process has seen a newer state: rows known as dead now may
@@ -127,18 +143,14 @@ class MatrixIndex:
             if self._revision < row.revision:
                 with self._locked():
                     self._catch_up(connection, row)
-                self._bury(connection, row)
+                self._bury(connection, row, hidden)
                 self._revision = row.revision
-            return replace(self._visible(row), coded=self._coded())
+            return replace(self._visible(row, hidden), coded=self._coded())
 
     def bury(self, chunks: Iterable[int]) -> None:
         """Remember rows whose chunk was found to be gone."""
         with self._mutex:
-            numbers = self._numbers()
-            wanted = np.fromiter(chunks, np.int64)
-            places = np.searchsorted(numbers, wanted)
-            places = places[places < len(numbers)]
-            self._dead[places[np.isin(numbers[places], wanted)]] = True
+            self._dead[_places(self._numbers(), np.fromiter(chunks, np.int64))] = True
 
     def rebuild(self) -> None:
         """Forget the files; the next `view` builds them again."""
@@ -180,11 +192,16 @@ class MatrixIndex:
     def _numbers(self) -> Chunks:
         return np.asarray(self._entries["chunk"], np.int64)
 
-    def _visible(self, row: CollectionRow) -> View:
+    def _visible(self, row: CollectionRow, hidden: Hidden | None) -> View:
         # Another process may have appended chunks that this snapshot does not have yet.
         numbers = self._numbers()
         seen = int(np.searchsorted(numbers, row.end))
+        if hidden is not None:
+            self._dead[_places(numbers, hidden.going)] = True
         dead = self._dead[:seen].copy()  # threads go on marking
+        if hidden is not None:
+            # Alive some day, so that only this snapshot leaves them out.
+            dead[_places(numbers[:seen], hidden.coming)] = True
         unknown = seen - int(dead.sum()) - row.chunks
         if unknown < 0:
             raise Contradiction
@@ -339,9 +356,9 @@ class MatrixIndex:
             )
         )
 
-    def _bury(self, connection: apsw.Connection, row: CollectionRow) -> None:
+    def _bury(self, connection: apsw.Connection, row: CollectionRow, hidden: Hidden | None) -> None:
         """Find the dead rows if they are many, and write the files anew if they are too many."""
-        view = self._visible(row)
+        view = self._visible(row, hidden)
         if view.unknown > max(DEAD_ROWS_MIN, len(view.chunks) // 20):
             live = np.fromiter(
                 (
@@ -373,3 +390,11 @@ class MatrixIndex:
             (entries[block].tobytes() for block in blocks),
         )
         self._map(header)
+
+
+def _places(numbers: Chunks, wanted: Chunks) -> Chunks:
+    """Return where the *wanted* chunks are; some may not be there."""
+    places = np.searchsorted(numbers, wanted).astype(np.int64)
+    there = places < len(numbers)
+    places, wanted = places[there], wanted[there]
+    return np.compress(numbers[places] == wanted, places)

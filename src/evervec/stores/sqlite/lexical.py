@@ -94,13 +94,12 @@ def _counted(
 
 
 def _frequency(connection: apsw.Connection, target: Target, word: str, limit: int) -> int:
-    given = {
-        "words": any_of([word]),
-        "first": target.row.first,
-        "end": target.row.end,
-        "limit": limit,
-    }
-    return int(connection.execute(SQL["frequency"], given).get)
+    given = {"words": any_of([word]), "first": target.row.first, "end": target.row.end}
+    if len(target.hidden.all):
+        rows = connection.execute(SQL["having"], given)
+        having = np.fromiter((chunk for (chunk,) in rows), np.int64)
+        return min(limit, int(np.isin(having, target.hidden.all, invert=True).sum()))
+    return int(connection.execute(SQL["frequency"], {**given, "limit": limit}).get)
 
 
 def _weighed(targets: Sequence[Target], counted: dict[str, int]) -> list[Word]:
@@ -146,6 +145,8 @@ def _scored(
         rows = np.fromiter(connection.execute(SQL["lexical"], given), _SCORES)
         if target.allowed is not None:
             rows = rows[np.isin(rows["chunk"], target.allowed)]
+        elif len(target.hidden.all):
+            rows = rows[np.isin(rows["chunk"], target.hidden.all, invert=True)]
         found.append(rows)
     return found
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from evervec.model import Id, Scope
-from evervec.stores.sqlite.index import Chunks, CollectionRow
+from evervec.stores.sqlite.index import Chunks, CollectionRow, Hidden
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -30,6 +30,7 @@ class Target:
     scope: Scope
     row: CollectionRow
     allowed: Chunks | None
+    hidden: Hidden
 
 
 Ranking: TypeAlias = list[tuple[Place, float]]

@@ -27,13 +27,14 @@ from evervec.fusion import WORDS_AND_VECTORS, fuse
 from evervec.model import Explained, Hit, Recall, Scope, Standing, decode_id
 from evervec.ports import K_MAX, Query
 from evervec.sqlite.database import Database
-from evervec.stores.sqlite.conditions import Filters
+from evervec.stores.sqlite.conditions import Filters, Unseen
 from evervec.stores.sqlite.header import short
 from evervec.stores.sqlite.index import (
     SQL,
     Chunks,
     CollectionRow,
     Contradiction,
+    Hidden,
     MatrixIndex,
     StaleSnapshot,
     View,
@@ -65,6 +66,7 @@ class Searcher:
         self._identity = b""
         self._indexes: dict[tuple[int, int], MatrixIndex] = {}
         self._filters = Filters()
+        self._unseen = Unseen()
 
     async def search(self, query: Query) -> Sequence[Hit]:
         """Answer *query*, or raise ConfigError if it makes no sense."""
@@ -72,7 +74,9 @@ class Searcher:
         words = words_of(query.text)
 
         def work(connection: apsw.Connection) -> list[Hit]:
-            search = _Search(connection, query, self._index(connection), self._filters)
+            search = _Search(
+                connection, query, self._index(connection), self._filters, self._unseen
+            )
             return search.answer(vector, words)
 
         return await self._consistent(work)
@@ -86,7 +90,8 @@ class Searcher:
             ).fetchone()
             if row is None or not row[3]:
                 return None
-            _, view = self._index(connection)(CollectionRow(*row))
+            found = CollectionRow(*row)
+            _, view = self._index(connection)(found, self._unseen.of(connection, found))
             return recall_of(view, scope.collection, samples)
 
         return await self._consistent(work)
@@ -127,8 +132,8 @@ class Searcher:
 
     def _index(
         self, connection: apsw.Connection
-    ) -> Callable[[CollectionRow], tuple[MatrixIndex, View]]:
-        def view(row: CollectionRow) -> tuple[MatrixIndex, View]:
+    ) -> Callable[[CollectionRow, Hidden], tuple[MatrixIndex, View]]:
+        def view(row: CollectionRow, hidden: Hidden) -> tuple[MatrixIndex, View]:
             with self._mutex:
                 index = self._indexes.get((row.number, row.space))
                 if index is None:
@@ -136,7 +141,7 @@ class Searcher:
                     index = MatrixIndex(self._open_folder(), identity, row)
                     self._indexes[row.number, row.space] = index
             try:
-                return index, index.view(connection, row)
+                return index, index.view(connection, row, hidden)
             except OSError as error:
                 raise StateError(
                     f"search index {str(self._folder)!r}: {error}",
@@ -175,13 +180,15 @@ class _Search:
         self,
         connection: apsw.Connection,
         query: Query,
-        view: Callable[[CollectionRow], tuple[MatrixIndex, View]],
+        view: Callable[[CollectionRow, Hidden], tuple[MatrixIndex, View]],
         filters: Filters,
+        unseen: Unseen,
     ) -> None:
         self._connection = connection
         self._query = query
         self._view = view
         self._filters = filters
+        self._unseen = unseen
         self._targets = self._look()
         # One scan answers however deep the ranking is read.
         self._scans: dict[int, Scan] = {}
@@ -213,7 +220,8 @@ class _Search:
             if row is not None and row[3]:
                 found = CollectionRow(*row)
                 allowed = self._filters.allowed(self._connection, found, self._query.where)
-                targets.append(Target(scope, found, allowed))
+                hidden = self._unseen.of(self._connection, found)
+                targets.append(Target(scope, found, allowed, hidden))
         if self._query.mode != "lexical" and len({target.row.space for target in targets}) > 1:
             names = ", ".join(repr(target.scope.collection) for target in targets)
             raise ConfigError(
@@ -240,7 +248,7 @@ class _Search:
         return self._rankings["dense"]
 
     def _nearest(self, target: Target, vector: NDArray[np.float64], depth: int) -> Ranking:
-        index, view = self._view(target.row)
+        index, view = self._view(target.row, target.hidden)
         if len(view.chunks) == 0:
             return []
         if view.matrix.shape[1] != len(vector):

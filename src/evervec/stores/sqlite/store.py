@@ -4,7 +4,7 @@ Vectors outlive the chunks that used them, until `prune`: a file that moved, or 
 was added again, costs no embedding.
 """
 
-from array import array
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -19,13 +19,11 @@ from evervec.errors import ConfigError
 from evervec.model import Hit, Id, Key, Publication, Recall, Scope, Stored, Verdict
 from evervec.ports import Counts, Published, Query, Vector
 from evervec.sqlite.database import Database
-from evervec.stores.sqlite.publish import collection_of, made, publish
+from evervec.stores.sqlite import publish as publishing
+from evervec.stores.sqlite.hidden import MOVES, PART_CHUNKS, Staging, coming, forget_some
 from evervec.stores.sqlite.rows import COLLECTION_BITS, stored
 from evervec.stores.sqlite.search import Searcher
-from evervec.stores.sqlite.writes import SQL, add_words, remove_chunks, remove_words
-
-FORGET_DOCUMENTS = 1_000
-"""How many documents of a forgotten collection one transaction deletes."""
+from evervec.stores.sqlite.writes import SQL, add_words, collection_of, made, remove_words
 
 LAGS = 1_000
 """How many of the newest publications tell the lag."""
@@ -37,15 +35,23 @@ SAME = 0.999
 class SqliteStore:
     """`evervec.ports.Store` in one SQLite file, with derived files for speed in *index_folder*.
 
-    Any number of processes may open the same file. Nothing is read or written before `open`.
+    Any number of processes may open the same file. Nothing is read or written before `open`. What
+    has more than *large* chunks is published in parts.
     """
 
     def __init__(
-        self, database: Database, *, clock: Clock = SYSTEM, index_folder: Path | None = None
+        self,
+        database: Database,
+        *,
+        clock: Clock = SYSTEM,
+        index_folder: Path | None = None,
+        large: int | None = None,
     ) -> None:
         self._database = database
         self._clock = clock
         self._searcher = Searcher(database, index_folder)
+        self._large = publishing.LARGE if large is None else large
+        self._staging = Staging(database, clock, part=max(1, min(PART_CHUNKS, self._large)))
 
     async def open(self) -> None:
         """Create the tables, or bring them to this program's version. Idempotent."""
@@ -144,15 +150,38 @@ class SqliteStore:
         """Replace each document's searchable chunks in one step, all in one transaction.
 
         Raises ConfigError, and publishes nothing, if a collection holds another space's vectors.
-        A repeated call under the same fence is answered as the first one was.
+        A repeated call under the same fence is answered as the first one was. A large document
+        whose chunks change much is published after the others, as `hidden.py` says.
         """
         if not publications:
             return []
+        verdicts = await self._published(publications, fence, space, large=self._large)
+        return [
+            verdict or await self._publish_large(publication, fence, space)
+            for publication, verdict in zip(publications, verdicts, strict=True)
+        ]
+
+    async def _published(
+        self, publications: Sequence[Publication], fence: int, space: int, *, large: float
+    ) -> Sequence[Verdict | None]:
         now = self._clock.now()
         return await self._database.write(
-            lambda connection: publish(connection, publications, fence=fence, space=space, now=now),
+            lambda connection: publishing.publish(
+                connection, publications, fence=fence, space=space, now=now, large=large
+            ),
             label="store.publish",
         )
+
+    async def _publish_large(self, publication: Publication, fence: int, space: int) -> Verdict:
+        changed, moved = await self._staging.effort(publication)
+        if not publication.force and changed + moved // MOVES <= self._large:
+            (verdict,) = await self._published([publication], fence, space, large=math.inf)
+            return verdict or Verdict.INCOMPLETE
+        return await self._staging.publish(publication, fence=fence, space=space)
+
+    async def advance(self, key: Key, done: int, total: int) -> None:
+        """Tell that *done* of a large document's *total* chunks have a vector."""
+        await self._staging.advance(key, done, total)
 
     async def bar(self, keys: Mapping[Key, int]) -> None:
         """Refuse publications of each key with a fence up to the one given."""
@@ -247,7 +276,12 @@ class SqliteStore:
                     SQL["lags"], {"collection": collection.number, "limit": LAGS}
                 )
             )
-            return Counts(collection.documents, collection.chunks, lags)
+            return Counts(
+                collection.documents,
+                collection.chunks,
+                lags,
+                coming(connection, collection.number),
+            )
 
         return await self._database.read(work)
 
@@ -266,9 +300,12 @@ class SqliteStore:
     async def prune(self, *, unused_before: int, limit: int) -> int:
         """Delete up to *limit* vectors that no chunk has used since then.
 
-        Also finishes forgetting what a crash left half forgotten.
+        Also finishes forgetting what a crash left half forgotten, and deletes the parts of large
+        documents that nobody will finish.
         """
         await self._sweep()
+        await self._staging.abandon()
+        await self._staging.sweep()
 
         def work(connection: apsw.Connection) -> int:
             old = connection.execute(
@@ -295,32 +332,12 @@ class SqliteStore:
             )
             if number is None:
                 return
-            forget = partial(_forget_some, number=int(number), now=now)
+            await self._staging.abandon(int(number))
+            await self._staging.sweep()
+            forget = partial(forget_some, number=int(number), now=now)
             while await self._database.write(forget):
                 pass
             self._searcher.forget(number)
-
-
-def _forget_some(connection: apsw.Connection, *, number: int, now: int) -> bool:
-    """Delete some documents of a forgotten collection; False once the collection itself is gone."""
-    documents = [
-        row[0]
-        for row in connection.execute(
-            SQL["some_documents"], {"collection": number, "limit": FORGET_DOCUMENTS}
-        )
-    ]
-    if not documents:
-        connection.execute(SQL["remove_collection"], {"number": number})
-        return False
-    these = apsw.carray(array("q", documents))
-    rows: list[Any] = connection.execute(SQL["chunks_to_remove"], {"documents": these}).fetchall()
-    remove_chunks(connection, [chunk for chunk, _ in rows])
-    vectors = {vector for _, vector in rows}
-    connection.executemany(
-        SQL["leave"], [{"vector": vector, "since": now} for vector in sorted(vectors)]
-    )
-    connection.execute(SQL["remove_documents"], {"documents": these})
-    return True
 
 
 def _replace_vector(connection: apsw.Connection, number: int, value: bytes) -> None:

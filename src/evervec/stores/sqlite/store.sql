@@ -34,7 +34,11 @@ where collection = :collection
   and id in (select value from carray(:ids))
 
 -- name: last_document
-select coalesce(max(document), 0) from store_document
+-- No number is given out while chunks that no search sees still have it.
+select max(
+    coalesce((select max(document) from store_document), 0),
+    coalesce((select max(document) from store_hidden), 0)
+)
 
 -- name: published
 -- A document in sync without chunks has one row, whose vector is null. Unordered: the chunks'
@@ -148,6 +152,12 @@ update store_document set
     fence = :fence,
     since = :since,
     published_at = :published_at
+where document = :document
+
+-- name: renumber_document
+-- What belongs to a document is what has its number.
+update store_document set
+    document = :new
 where document = :document
 
 -- name: add_chunk
