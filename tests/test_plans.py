@@ -112,7 +112,7 @@ HOT = [
             "damaged": "store_chunk_by_document (document=?)",
             "damaged_document": "store_document_by_id (collection=? AND id=?)",
             "lags": "COVERING INDEX store_document_by_age (collection=?)",
-            "some_documents": "COVERING INDEX store_document_by_id (collection=?)",
+            "some_documents": "store_document_by_id (collection=?)",
             "chunks_to_remove": "store_chunk_by_document (document=?)",
             "add_words": "SEARCH store_chunk USING INTEGER PRIMARY KEY (rowid=?)",
             "remove_words": "SEARCH store_chunk USING INTEGER PRIMARY KEY (rowid=?)",

@@ -177,7 +177,7 @@ class WatchedStore(SqliteStore):
 
     def __init__(self, world: "World") -> None:
         # In some worlds every document is a large one.
-        large = 0 if world.seed % 4 == 0 else None
+        large = 0 if world.seed % 4 == 3 else None
         super().__init__(world.database, clock=world.clock, large=large)
         self._world = world
 

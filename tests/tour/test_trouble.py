@@ -75,6 +75,7 @@ async def test_what_failed_can_be_replayed_with_its_counters_at_zero(shop, state
         model.trouble.fail_on = ""
         assert await app.state.queue.replay([job.job]) == 1
         await searchable(collection, "poison", 1)
+        await collection.synced()
         assert await app.state.queue.find([job.key]) == {}
 
 

@@ -97,10 +97,10 @@ class LargeSuite:
         self, store: Store, clock: SetClock
     ) -> None:
         await put(store, "mate", [OLD])
-        for done in (1, 2):
-            await store.advance(key_of("a"), done, 3)
+        for done, total in ((1, 3), (2, 4)):
+            await store.advance(key_of("a"), done, total)
         (coming,) = (await store.counts(HOME)).coming
-        assert (coming.id, coming.done, coming.total) == (key_of("a").id, 2, 3)
+        assert (coming.id, coming.done, coming.total) == (key_of("a").id, 2, 4)
 
         clock.time += 1
         await put(store, "a", [NEW])

@@ -35,8 +35,8 @@ MOVES = 8
 ABANDONED_MS = 3_600_000
 """A set that has not grown for so long has nobody who will finish it."""
 
-FORGET_DOCUMENTS = 1_000
-"""How many documents of a forgotten collection one transaction deletes."""
+FORGET_DOCUMENTS, FORGET_CHUNKS = 1_000, 1_024
+"""How many documents of a forgotten collection, and chunks, one transaction deletes."""
 
 
 class Staging:
@@ -125,15 +125,12 @@ class Staging:
     async def sweep(self) -> None:
         """Delete the chunks of every set on its way out, a few at a time."""
         while True:
-            going = await self._database.read(
-                lambda connection: connection.execute(SQL["going"]).fetchone()
+            document = await self._database.read(
+                lambda connection: connection.execute(SQL["going"]).get
             )
-            if going is None:
+            if document is None:
                 return
-            document, collection = going
-            some = partial(
-                _remove_some, document=document, collection=collection, now=self._clock.now()
-            )
+            some = partial(_remove_some, document=int(document), now=self._clock.now())
             while await self._database.write(some):
                 pass
 
@@ -181,7 +178,7 @@ def _add(
     space: int,
     now: int,
 ) -> bool:
-    """Add a part; False if a vector is gone, or somebody took the set for abandoned."""
+    """Add a part; False if a vector is gone, or the set, because somebody took it for abandoned."""
     key = publication.key
     part = [publication.pieces[position] for position in positions]
     collection = collection_of(connection, key.scope)
@@ -198,7 +195,6 @@ def _add(
         SQL["grow"],
         {
             "document": document,
-            "collection": collection.number,
             "chunks": len(part),
             "now": now,
         },
@@ -212,9 +208,8 @@ def _add(
     return True
 
 
-def _remove_some(connection: apsw.Connection, *, document: int, collection: int, now: int) -> bool:
+def _remove_some(connection: apsw.Connection, *, document: int, now: int) -> bool:
     """Delete some chunks of a hidden set; False once it is gone."""
-    connection.execute(SQL["changed"], {"collection": collection})
     rows: list[Any] = connection.execute(
         SQL["some_chunks"], {"document": document, "limit": PART_CHUNKS}
     ).fetchall()
@@ -230,22 +225,32 @@ def _remove_some(connection: apsw.Connection, *, document: int, collection: int,
 
 
 def forget_some(connection: apsw.Connection, *, number: int, now: int) -> bool:
-    """Delete some documents of a forgotten collection; False once the collection itself is gone."""
-    documents = [
-        row[0]
-        for row in connection.execute(
-            STORE["some_documents"], {"collection": number, "limit": FORGET_DOCUMENTS}
-        )
-    ]
-    if not documents:
+    """Delete some documents of a forgotten collection; False once the collection itself is gone.
+
+    The chunks of a large one are only hidden: `sweep` deletes them.
+    """
+    found: list[Any] = connection.execute(
+        STORE["some_documents"], {"collection": number, "limit": FORGET_DOCUMENTS}
+    ).fetchall()
+    if not found:
         connection.execute(STORE["remove_collection"], {"number": number})
         return False
-    these = apsw.carray(array("q", documents))
-    rows: list[Any] = connection.execute(STORE["chunks_to_remove"], {"documents": these}).fetchall()
+    hidden, whole, left = array("q"), array("q"), FORGET_CHUNKS
+    for document, id_, chunks in found:
+        if chunks > FORGET_CHUNKS:
+            given = {"document": document, "collection": number, "id": id_, "chunks": chunks}
+            connection.execute(SQL["hide"], {**given, "fence": 0, "now": now})
+            hidden.append(document)
+        elif chunks <= left:
+            left -= chunks
+            whole.append(document)
+    rows: list[Any] = connection.execute(
+        STORE["chunks_to_remove"], {"documents": apsw.carray(whole or array("q", [0]))}
+    ).fetchall()
     remove_chunks(connection, [chunk for chunk, _ in rows])
     vectors = {vector for _, vector in rows}
     connection.executemany(
         STORE["leave"], [{"vector": vector, "since": now} for vector in sorted(vectors)]
     )
-    connection.execute(STORE["remove_documents"], {"documents": these})
+    connection.execute(STORE["remove_documents"], {"documents": apsw.carray(hidden + whole)})
     return True

@@ -10,15 +10,13 @@ update store_hidden set
 where number = :number
 
 -- name: grow
--- Nothing is added to a set that somebody took for abandoned.
 update store_hidden set
     chunks = chunks + :chunks,
     touched_at = :now
 where document = :document
-  and collection = :collection
-  and going = 0
 
 -- name: complete
+-- One that was given up may lack what was deleted already.
 select count(*)
 from store_hidden
 where document = :document
@@ -49,16 +47,13 @@ where collection = :collection
 -- name: abandon_old
 update store_hidden set
     going = 1
-where going = 0
-  and (
-      touched_at < :before
-      or exists (
-          select 1
-          from store_document as d
-          where d.collection = store_hidden.collection
-            and d.id = store_hidden.id
-            and d.fence >= store_hidden.fence
-      )
+where touched_at < :before
+   or exists (
+      select 1
+      from store_document as d
+      where d.collection = store_hidden.collection
+        and d.id = store_hidden.id
+        and d.fence >= store_hidden.fence
   )
 
 -- name: abandon_collection
@@ -67,7 +62,7 @@ update store_hidden set
 where collection = :collection
 
 -- name: going
-select document, collection
+select document
 from store_hidden
 where going = 1
 limit 1
@@ -77,11 +72,6 @@ select chunk, vector
 from store_chunk
 where document = :document
 limit :limit
-
--- name: changed
-update store_collection set
-    revision = revision + 1
-where number = :collection
 
 -- name: outline
 -- A document's chunks without their texts.

@@ -337,6 +337,7 @@ class SqliteStore:
             forget = partial(forget_some, number=int(number), now=now)
             while await self._database.write(forget):
                 pass
+            await self._staging.sweep()
             self._searcher.forget(number)
 
 

@@ -274,7 +274,7 @@ where forgotten = 1
 limit 1
 
 -- name: some_documents
-select document
+select document, id, chunks
 from store_document
 where collection = :collection
 limit :limit
