@@ -94,6 +94,8 @@ async def measured(chunks: int) -> dict[str, float]:
     ):
         path = Path(folder) / "source.db"
         with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+            # Else whoever writes waits for whoever reads 200 MB, as SQLite has it.
+            writer.execute("pragma journal_mode = wal")
             writer.execute("create table doc (id integer primary key, text text)")
             size = write(writer, chunks, "first")
             model = Stub(seconds=0, remembers=False)

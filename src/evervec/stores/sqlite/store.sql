@@ -118,7 +118,8 @@ where number = :number
 returning next_chunk - 1
 
 -- name: chunks
-select document, chunk, position, vector, first, last, page, digest, heading, text
+-- Without their texts, which the digests stand for: of a large document they are 100 MB and more.
+select document, chunk, position, vector, first, last, page, digest, heading
 from store_chunk
 where document in (select value from carray(:documents))
 
