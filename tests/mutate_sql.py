@@ -52,12 +52,13 @@ SUITES = (
     ),
     Suite(
         "evervec.stores.sqlite",
-        ("store.sql", "search.sql"),
+        ("store.sql", "search.sql", "hidden.sql"),
         (
             "tests/conformance/test_store_sqlite.py",
             "tests/unit/test_search.py",
             "tests/unit/test_lexical.py",
             "tests/unit/test_index.py",
+            "tests/unit/test_hidden.py",
         ),
         "not TestFile and not TestCoded and not any_order and not equals and (not test_index or swept_out)",
     ),
@@ -85,6 +86,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("chunks", "document in (select value from carray(:documents))"): "reads more rows, as above",
     ("chunks_of_vector", "vector = :vector"): "gives more chunks new numbers than need them",
     ("matching", "d.collection = :collection"): "chunks of others are in no ranking of this one",
+    ("hidden", "h.collection = :collection"): "chunks of others are in no ranking of this one",
     ("matching", "d.deleted = 0"): "a deleted document has no chunks",
 }
 """Mutants that change nothing that can be seen, each with the reason."""

@@ -20,6 +20,7 @@ TINY = {
     "fidelity": ["--texts", "40", "--queries", "10", "--passes", "1", "--against", "shipped"],
     "folder": ["1000", "2"],
     "help": ["--repeats", "1"],
+    "large": ["--chunks", "40"],
     "latency": ["--edits", "4", "--rows", "4", "--pause", "0.02"],
     "memory": ["--small", "20", "--large", "60"],
     "model": ["64", "--passes", "1"],

@@ -112,15 +112,28 @@ HOT = [
             "damaged": "store_chunk_by_document (document=?)",
             "damaged_document": "store_document_by_id (collection=? AND id=?)",
             "lags": "COVERING INDEX store_document_by_age (collection=?)",
-            "some_documents": "COVERING INDEX store_document_by_id (collection=?)",
+            "some_documents": "store_document_by_id (collection=?)",
             "chunks_to_remove": "store_chunk_by_document (document=?)",
             "add_words": "SEARCH store_chunk USING INTEGER PRIMARY KEY (rowid=?)",
             "remove_words": "SEARCH store_chunk USING INTEGER PRIMARY KEY (rowid=?)",
             "remove_documents": "PRIMARY KEY (rowid=?)",
+            "renumber_document": "PRIMARY KEY (rowid=?)",
             "prune": "COVERING INDEX store_unused_by_age (since<?)",
             "remove_vector": "COVERING INDEX store_chunk_by_vector (vector=?)",
         },
         {"damaged": "looks at a whole collection, and is asked to"},
+    ),
+    Hot(
+        "evervec.stores.sqlite",
+        "hidden.sql",
+        frozenset({"store_document", "store_chunk"}),
+        {
+            "grow": "store_hidden_by_document (document=?)",
+            "complete": "store_hidden_by_document (document=?)",
+            "some_chunks": "store_chunk_by_document (document=?)",
+            "outline": "store_chunk_by_document (document=?)",
+            "progress": "store_document_by_id (collection=? AND id=?)",
+        },
     ),
     Hot(
         "evervec.stores.sqlite",
@@ -136,6 +149,8 @@ HOT = [
             # Words and both ends of the collection go into the full text itself.
             "lexical": "store_text VIRTUAL TABLE INDEX 0:M1><",
             "frequency": "store_text VIRTUAL TABLE INDEX 0:M1><",
+            "having": "store_text VIRTUAL TABLE INDEX 0:M1><",
+            "hidden": "SEARCH c USING COVERING INDEX store_chunk_by_document (document=?)",
         },
     ),
 ]

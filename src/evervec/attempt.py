@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from random import Random
 
 from evervec.backoff import Policy, outcome_of
-from evervec.embedding import Embedding, Ensured, Want
+from evervec.embedding import Embedding, Ensured
+from evervec.ensuring import PORTION_PIECES, ensure, pieces_of
 from evervec.errors import (
     ConfigError,
     Critical,
@@ -26,9 +27,7 @@ from evervec.model import (
     Id,
     Job,
     Key,
-    Lane,
     Lease,
-    Piece,
     Publication,
     Reading,
     Scope,
@@ -41,7 +40,6 @@ from evervec.ports import RowVectors, Source, Store
 from evervec.recipe import Prepared, Recipe
 from evervec.writeback import write_back
 
-PORTION_PIECES = 1536
 AHEAD_PIECES = 2 * PORTION_PIECES
 """How much of a lease may be on its way to the model while more of it is read: enough that the
 model never waits for a read or a publication (a backfill with a sequential model of 50 ms a request
@@ -52,8 +50,8 @@ after some 20 ms, for a live edit or for the model's next answer."""
 FIRST_SLICE, SLICE_GROWTH = 64, 4
 """A model that waits for work gets the first of it soon, and the rest in few slices."""
 SLICE_CHARS = 32_000_000
-RETRY_TOGETHER = 32
-"""Texts in one request after the first failure; an eighth of it after the next, and so on."""
+LARGE_CHARS = 1_000_000
+"""A larger text waits until the rest of its lease is done, and is then read alone."""
 
 NOT_SERVED_SECONDS = 2.0
 SOURCE_DOWN_SECONDS = 5.0
@@ -117,6 +115,7 @@ class Attempts:
             by_scope.setdefault(job.key.scope, []).append(job)
         # Small documents of many slices and collections share requests.
         pending: dict[Embedding, list[Work]] = {}
+        aside: list[tuple[Scope, Job]] = []
         for scope, jobs in by_scope.items():
             serving = self.servings.get(scope)
             if serving is None:
@@ -125,7 +124,7 @@ class Attempts:
             if serving.halted:
                 yield _all(jobs, Release(HALTED_SECONDS, serving.halted)), []
                 continue
-            async for outcomes, read in self._read(serving, jobs):
+            async for outcomes, read in self._read(serving, jobs, aside):
                 mine = [*pending.pop(serving.embedding, ()), *read]
                 *full, last = portions(mine, PORTION_PIECES) or [[]]
                 if last and serving.embedding.hungry:
@@ -135,11 +134,24 @@ class Attempts:
                 pending[serving.embedding] = last
                 yield outcomes, [(serving.embedding, portion) for portion in full]
         yield {}, [(embedding, works) for embedding, works in pending.items() if works]
+        for scope, job in aside:
+            serving = self.servings.get(scope)
+            if serving is None:
+                yield _all([job], Release(NOT_SERVED_SECONDS, "not served by this worker")), []
+                continue
+            async for outcomes, read in self._read(serving, [job]):
+                yield outcomes, [(serving.embedding, read)] if read else []
 
     async def _read(
-        self, serving: Serving, jobs: Sequence[Job]
+        self,
+        serving: Serving,
+        jobs: Sequence[Job],
+        aside: list[tuple[Scope, Job]] | None = None,
     ) -> AsyncIterator[tuple[dict[int, Outcome], list[Work]]]:
-        """Read and prepare a collection's documents in slices that fit in memory."""
+        """Read and prepare a collection's documents in slices that fit in memory.
+
+        Large ones among them are only put *aside*, if that is given.
+        """
         size, start = FIRST_SLICE, 0
         while start < len(jobs):
             part = jobs[start : start + size]
@@ -152,11 +164,13 @@ class Attempts:
             reach("attempt.read")
             stored = await self.store.look([job.key for job in part])
             outcomes, works = await asyncio.get_running_loop().run_in_executor(
-                None, self._prepare, serving, part, reading, stored
+                None, self._prepare, serving, part, reading, stored, aside
             )
             reach("attempt.planned")
-            yield outcomes, works
             size = min(SLICE_GROWTH * size, _next_slice(reading))
+            # Nothing holds a large text any longer than it is needed.
+            del reading
+            yield outcomes, works
 
     def _prepare(
         self,
@@ -164,6 +178,7 @@ class Attempts:
         jobs: Sequence[Job],
         reading: Reading,
         stored: Mapping[Key, Stored],
+        aside: list[tuple[Scope, Job]] | None,
     ) -> tuple[dict[int, Outcome], list[Work]]:
         outcomes: dict[int, Outcome] = {}
         works: list[Work] = []
@@ -172,7 +187,11 @@ class Attempts:
                 outcomes[job.job] = self._outcome(broken, job)
                 continue
             try:
-                works.append(_work(serving, job, reading, stored.get(job.key)))
+                work = _work(serving, job, reading, stored.get(job.key), large=aside is None)
+                if work is not None:
+                    works.append(work)
+                elif aside is not None:
+                    aside.append((serving.scope, job))
             except Exception as error:  # noqa: BLE001 - one document's trouble is its own
                 outcomes[job.job] = self._outcome(error, job)
         return outcomes, works
@@ -182,8 +201,8 @@ class Attempts:
     ) -> "_Begun":
         taken = held()
         works = [work for work in portion if work.job.job not in taken]
-        ensuring = asyncio.create_task(self._ensure(embedding, works))
-        return _Begun(embedding, works, ensuring, sum(len(_pieces(work)) for work in works))
+        ensuring = asyncio.create_task(ensure(embedding, self.store, works, self.policy, held))
+        return _Begun(embedding, works, ensuring, sum(len(pieces_of(work)) for work in works))
 
     async def _end(
         self, begun: "_Begun", fence: int, held: Callable[[], frozenset[int]]
@@ -225,49 +244,6 @@ class Attempts:
         if done:
             reach("attempt.written_back")
         return undone
-
-    async def _ensure(self, embedding: Embedding, works: Sequence[Work]) -> Ensured:
-        lane = min((work.job.lane for work in works), default=Lane.BACKFILL)
-        ensured = Ensured()
-        alike: dict[tuple[bool, int | None], list[Work]] = {}
-        damaged = await self._damaged(works)
-        for work in works:
-            force = work.job.force and work.job.job not in damaged
-            alike.setdefault((force, self._together(work.job)), []).append(work)
-        for (force, together), mine in alike.items():
-            part = await embedding.ensure(_wanted(mine), lane=lane, force=force, together=together)
-            ensured.embedded |= part.embedded
-            ensured.reused |= part.reused
-            ensured.refused |= part.refused
-        return ensured
-
-    async def _damaged(self, works: Sequence[Work]) -> set[int]:
-        """Return the forced jobs of published documents that have lost vectors.
-
-        Whoever forces such a document wants it whole again: only what is lost costs anything. Its
-        own rows tell, not whether its texts' vectors are known: a twin may have brought them back.
-        """
-        forced: dict[Scope, dict[Id, int]] = {}
-        for work in works:
-            if work.job.force and work.published:
-                forced.setdefault(work.job.key.scope, {})[work.job.key.id] = work.job.job
-        return {
-            jobs[id_]
-            for scope, jobs in forced.items()
-            for id_ in await self.store.damaged(scope, list(jobs))
-        }
-
-    def _together(self, job: Job) -> int | None:
-        """Return with how many texts those of *job* may share a request; None: as many as fit.
-
-        A request may break for one of its texts without telling which. After each failure they
-        travel in smaller company, and at last alone, so that the guilty one takes no mate along.
-        """
-        if not job.attempts:
-            return None
-        if self.policy.exhausted(job.attempts + 1):
-            return 1
-        return max(1, RETRY_TOGETHER >> (3 * (job.attempts - 1)))
 
     async def _publish(
         self, embedding: Embedding, works: Sequence[Work], ensured: Ensured, fence: int
@@ -326,15 +302,20 @@ class _Begun:
     pieces: int
 
 
-def _work(serving: Serving, job: Job, reading: Reading, stored: Stored | None) -> Work:
+def _work(
+    serving: Serving, job: Job, reading: Reading, stored: Stored | None, *, large: bool
+) -> Work | None:
+    """Plan one document; None if its text is large and that is not wanted now."""
     document = reading.documents.get(job.key.id)
     if document is None:
         return Work(job, None, reading.version)
     rendered = serving.recipe.rendered(document)
-    _, digest, metadata = rendered
+    text, digest, metadata = rendered
     published = is_stored(digest, stored, serving.embedding.space)
     if published and not job.force:
         return Work(job, Prepared(digest, (), metadata), reading.version, touch=True)
+    if len(text) > LARGE_CHARS and not large:
+        return None
     prepared = serving.recipe.cut(document, rendered, serving.embedding.embedder)
     return Work(job, prepared, reading.version, published=published)
 
@@ -359,21 +340,9 @@ def _publication(work: Work, ensured: Ensured) -> Publication:
     )
 
 
-def _wanted(works: Iterable[Work]) -> dict[Want, str]:
-    return {
-        (work.job.key.tenant, piece.digest): piece.chunk.embedded
-        for work in works
-        for piece in _pieces(work)
-    }
-
-
-def _pieces(work: Work) -> tuple[Piece, ...]:
-    return work.prepared.pieces if work.prepared else ()
-
-
 def _refused(work: Work, ensured: Ensured) -> EvervecError | None:
     tenant = work.job.key.tenant
-    for piece in _pieces(work):
+    for piece in pieces_of(work):
         if error := ensured.refused.get((tenant, piece.digest)):
             return error
     return None

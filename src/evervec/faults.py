@@ -31,6 +31,8 @@ LABELS = (
     "attempt.embedded",
     "store.keep.commit",
     "store.keep.done",
+    "store.stage.commit",
+    "store.stage.done",
     "store.publish.commit",
     "store.publish.done",
     "attempt.published",

@@ -308,6 +308,15 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class Coming:
+    """A large document on its way, and how many of its texts have a vector."""
+
+    id: Id
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class Standing:
     """Where one ranking has a chunk; the first place is 1."""
 

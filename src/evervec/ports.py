@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from evervec.model import (
     Captured,
     Change,
+    Coming,
     Depth,
     Document,
     Hit,
@@ -302,6 +303,8 @@ class Counts:
     chunks: int
     lags: tuple[int, ...] = ()
     """Milliseconds from change to searchable, of the newest publications."""
+    coming: tuple[Coming, ...] = ()
+    """Large documents that are embedded now, or wait half done."""
 
 
 class Store(Protocol):
@@ -322,6 +325,9 @@ class Store(Protocol):
         This is the ledger: after a crash a text that is here is not paid for again.
         """
 
+    async def advance(self, key: Key, done: int, total: int) -> None:
+        """Tell how far a large document is, until it is published: *done* of *total* texts."""
+
     async def publish(
         self, publications: Sequence[Publication], *, fence: int, space: int
     ) -> Sequence[Verdict]:
@@ -330,6 +336,8 @@ class Store(Protocol):
         Accepted if (version, fence) is above what is stored and the fence is not barred. One
         transaction; one document's refusal does not touch its mates. Unchanged chunks keep
         their rows. A deletion leaves a tombstone that keeps a late writer from resurrecting it.
+
+        What would keep others waiting is written before, in parts and unseen.
         """
 
     async def search(self, query: Query) -> Sequence[Hit]:

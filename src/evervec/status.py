@@ -6,7 +6,7 @@ from typing import Any
 
 from evervec.capture import SCAN
 from evervec.errors import EvervecError
-from evervec.model import Id, Key, Scope
+from evervec.model import Coming, Id, Key, Scope, show_id
 from evervec.ports import Registered
 from evervec.serve import Engine
 from evervec.state import State
@@ -34,12 +34,21 @@ class CollectionStatus:
     unseen: int
     """How many changes no process has taken into the queue. They count as backlog."""
     trouble: str
+    coming: tuple[Coming, ...] = ()
+    """Large documents on their way, and how many of their chunks are embedded."""
 
     @property
     def health(self) -> str:
         if self.trouble:
             return "CRITICAL"
         return "DEGRADED" if self.failed else "HEALTHY"
+
+    def on_the_way(self) -> list[str]:
+        """Say of each large document how far it is."""
+        return [
+            f"{show_id(each.id)} has {each.done:,} of {each.total:,} chunks embedded"
+            for each in self.coming
+        ]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -57,6 +66,10 @@ class CollectionStatus:
             "scanning": self.scanning,
             "unseen": self.unseen,
             "trouble": self.trouble,
+            "coming": [
+                {"id": show_id(each.id), "done": each.done, "total": each.total}
+                for each in self.coming
+            ],
             "health": self.health,
         }
 
@@ -97,6 +110,7 @@ async def status_of(engine: Engine, registered: Registered) -> CollectionStatus:
         bool(notes) or waiting is None or len(waiting) == UNSEEN_MAX,
         len(unseen),
         registered.halted or trouble,
+        counts.coming,
     )
 
 

@@ -9,6 +9,7 @@ from evervec.model import Scope, Verdict
 from evervec.ports import Query
 from evervec.sqlite.database import Database
 from evervec.stores.sqlite import SqliteStore, codes, index, scan
+from evervec.testing.large_suite import LargeSuite
 from evervec.testing.search_suite import SearchSuite
 from evervec.testing.store_suite import (
     HOME,
@@ -28,7 +29,7 @@ from evervec.testing.store_suite import (
 )
 
 
-class TestFile(StoreSuite, SearchSuite):
+class TestFile(StoreSuite, SearchSuite, LargeSuite):
     @pytest.fixture
     async def store(self, clock: SetClock, tmp_path) -> AsyncIterator[WholeStore]:
         database = Database(tmp_path / "state.db")
@@ -39,11 +40,24 @@ class TestFile(StoreSuite, SearchSuite):
         await database.close()
 
 
-class TestMemory(StoreSuite, SearchSuite):
+class TestMemory(StoreSuite, SearchSuite, LargeSuite):
     @pytest.fixture
     async def store(self, clock: SetClock, request) -> AsyncIterator[WholeStore]:
         database = Database(f"file:/store-{id(request)}?vfs=memdb")
         store = SqliteStore(database, clock=clock)
+        await store.open()
+        yield store
+        await store.close()
+        await database.close()
+
+
+class TestStaged(StoreSuite, SearchSuite, LargeSuite):
+    """The same where every document is a large one, which is published in parts."""
+
+    @pytest.fixture
+    async def store(self, clock: SetClock, request) -> AsyncIterator[WholeStore]:
+        database = Database(f"file:/store-{id(request)}?vfs=memdb")
+        store = SqliteStore(database, clock=clock, large=0)
         await store.open()
         yield store
         await store.close()

@@ -20,6 +20,8 @@ def chaos(server: Server, folder: Path, seed: int, counts: Counter[str]) -> list
     # A text that two processes are asked for at one time may go to the model twice, so no two
     # documents share one here; sharing is tested with one process at a time.
     defaults = {"latency": dice.choice((0.002, 0.02, 0.1)), "slots": dice.choice((1, 3))}
+    if seed % 4 == 1:
+        defaults["large"] = 0
     apart = dice.random() < 0.3
     history = History(
         server, folder, kind=kind, seed=seed, shared=False, queue=apart, defaults=defaults

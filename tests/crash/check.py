@@ -93,7 +93,8 @@ def same(value: bytes, wanted: Vector) -> bool:
 def orphans(state: apsw.Connection) -> list[str]:
     left = state.execute(
         "select c.chunk from store_chunk c left join store_document d using (document)"
-        " where d.document is null or d.deleted"
+        " left join store_hidden h on h.document = c.document"
+        " where h.document is null and (d.document is null or d.deleted)"
     ).fetchall()
     return [f"chunks without a document: {left[:3]}"] if left else []
 

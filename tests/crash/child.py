@@ -25,6 +25,7 @@ from evervec import faults
 from evervec.app import App
 from evervec.ports import Limits
 from evervec.settings import Settings, Work
+from evervec.stores.sqlite import publish
 from evervec.testing.embedder import HashEmbedder, Trouble
 
 TEMPLATE = "{title}\n\n{body}"
@@ -53,10 +54,13 @@ class Order:
     """So many that no innocent is quarantined, however often its worker is killed from outside."""
     texts: int = 4
     concurrency: int = 2
+    large: int = publish.LARGE
+    """Documents with more chunks are published in parts."""
     extra: dict[str, Any] = field(default_factory=dict)
 
 
 def app_of(order: Order) -> App:
+    publish.LARGE = order.large
     work = Work(
         lease=order.lease,
         claim=order.claim,

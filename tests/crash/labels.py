@@ -29,6 +29,8 @@ def kill_at(server: Server, folder: Path, label: str, seed: int) -> tuple[bool, 
         settings: dict[str, Any] = {"crash_at": f"{label}:{passes(label, dice)}"}
         if label.startswith("queue.renew"):
             settings |= {"latency": 0.7, "lease": 1.0}
+        if label.startswith("store.stage"):
+            settings["large"] = 0
         doomed = history.start(**settings)
         reached = dies(history, doomed, label)
         if dice.random() < 0.6:

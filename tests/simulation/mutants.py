@@ -64,7 +64,7 @@ def trust_touch(self: Any, publication: Publication, state: StateRow | None) -> 
     return (publication.touch and state is not None) or UNCHANGED(self, publication, state)
 
 
-def publish_without_tombstones(self: Any) -> list[Verdict]:
+def publish_without_tombstones(self: Any) -> list[Verdict | None]:
     verdicts = PUBLISH(self)
     self._connection.execute("delete from store_document where deleted = 1")
     return verdicts

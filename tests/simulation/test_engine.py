@@ -29,6 +29,7 @@ RARE = (
     "suspect taken alone",
     "quarantined and revived",
     "reaped while dirty",
+    "published in parts",
     "the model refused",
     "a log lost its past",
     "drained in order",

@@ -29,6 +29,7 @@ RARE = (
     "quarantined",
     "quarantined and revived",
     "reaped while dirty",
+    "published in parts",
 )
 
 

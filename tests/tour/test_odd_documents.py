@@ -7,7 +7,8 @@ from tests.tour.shop import articles, found, searchable, until
 
 import evervec
 from evervec.model import State
-from evervec.ports import JobView
+from evervec.ports import JobView, Limits
+from evervec.testing.embedder import HashEmbedder
 
 pytestmark = pytest.mark.anyio
 
@@ -100,3 +101,64 @@ async def test_a_document_that_is_edited_all_the_time_is_fresh_when_it_ends(shop
         await collection.synced()
         assert (await collection.verify()).drift == 0
     assert model.asked.total() < 250
+
+
+async def test_a_row_too_large_to_be_read_fails_alone_before_it_takes_memory(shop, state, model):
+    """As a file of that size does: it says how large it may be, and takes no other row along."""
+    shop.run("insert into articles (id, body) values (1, cast(zeroblob(200000001) as text))")
+    shop.put((2, "beside it"))
+    async with evervec.App(state, model=model) as app:
+        collection = articles(app, shop, text="{body}")
+        await collection.synced()
+        assert await found(collection, "beside") == [2]
+        (job,) = await app.state.queue.jobs(states=(State.FAILED,))
+        assert "row 1 of 'articles' holds a value of more than 200,000,000 bytes" in job.reason
+        assert "spread it over several rows" in job.reason
+        report = await collection.verify()
+        assert (report.missing, report.drift) == (1, 1)
+        shop.put((1, "shorter now"))
+        await searchable(collection, "shorter", 1)
+
+
+SCRIPTS = {
+    "hebrew": ("\u05e9\u05dc\u05d5\u05dd", "\u05e2\u05d5\u05dc\u05dd"),
+    "arabic": ("\u0645\u0631\u062d\u0628\u0627", "\u0628\u0627\u0644\u0639\u0627\u0644\u0645"),
+    "chinese": ("\u4f60\u597d", "\u4e16\u754c"),
+    "japanese": ("\u3053\u3093\u306b\u3061\u306f", "\u4e16\u754c"),
+    "thai": ("\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35", "\u0e0a\u0e32\u0e27\u0e42\u0e25\u0e01"),
+}
+SPACED = {"hebrew": " ", "arabic": " "}
+
+
+async def test_texts_from_right_to_left_and_without_spaces_are_cut_and_found(shop, state, model):
+    """Marks that steer the direction, and letters beyond 16 bits, keep every offset true."""
+    texts = {
+        number: "\u200f\U0001f600 " + f"{SPACED.get(name, '')}".join(SCRIPTS[name] * 300)
+        for number, name in enumerate(SCRIPTS, 1)
+    }
+    shop.put(*texts.items())
+    async with evervec.App(state, model=model) as app:
+        collection = articles(app, shop, text="{body}")
+        await collection.synced()
+        for number, name in enumerate(SCRIPTS, 1):
+            hits = await collection.search(SCRIPTS[name][0], k=10, mode="lexical")
+            assert hits[0].id == number, name
+            for hit in hits:
+                assert isinstance(hit.id, int)
+                assert hit.text == texts[hit.id][hit.start : hit.end]
+                assert all(hit.text[first:last].strip() for first, last in hit.highlights)
+        assert (await collection.verify()).drift == 0
+
+
+@pytest.mark.accepts("003-79")
+async def test_texts_of_many_jobs_and_collections_share_requests(shop, state):
+    """A request holds as many texts as it may, whichever documents they come from."""
+    model = HashEmbedder(limits=Limits(batch_texts_max=50))
+    shop.put(*((number, f"tiny {number}") for number in range(1, 201)))
+    async with evervec.App(state, model=model) as app:
+        ones = articles(app, shop, name="ones", text="one {body}")
+        twos = articles(app, shop, name="twos", text="two {body}")
+        for collection in (ones, twos):
+            await collection.synced()
+    assert len(model.asked) == 400
+    assert model.requests <= 400 // 50 + 4

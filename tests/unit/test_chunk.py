@@ -353,8 +353,15 @@ def test_memory_does_not_grow_with_the_text():
      {"overlap": -1}, {"overlap": 101}, {"heading_context": 1}, {"size": 3}],
 )  # fmt: skip
 def test_options_out_of_bounds_are_refused(options):
-    with pytest.raises(ConfigError):
+    """By their name, and in the same words whoever gives them."""
+    ((name, _),) = options.items()
+    with pytest.raises(ConfigError, match=name) as written:
         ChunkRecipe.from_json(options)
+    if name == "size":
+        return
+    with pytest.raises(ConfigError) as built:
+        ChunkRecipe(**options)
+    assert str(built.value) == str(written.value)
 
 
 def test_a_recipe_survives_being_stored_with_the_version_of_the_algorithm():

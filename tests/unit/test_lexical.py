@@ -15,7 +15,9 @@ from evervec.model import Scope
 from evervec.ports import Query
 from evervec.sqlite.database import Database
 from evervec.stores.sqlite import SqliteStore, lexical
+from evervec.stores.sqlite.chunks import Hidden
 from evervec.stores.sqlite.index import CollectionRow
+from evervec.stores.sqlite.ranking import Target
 from evervec.stores.sqlite.words import spaced, words_of
 from evervec.testing.store_suite import HOME, SetClock, publication, put, vector_of
 
@@ -180,13 +182,18 @@ def test_a_word_is_counted_once_until_the_collection_changes(monkeypatch):
     connection: Any = Asked()
     frequencies = lexical.Frequencies()
     row = CollectionRow(1, 1, 10, 9, 5, 9)
-    assert [frequencies.of(connection, row, "lease", 9) for _ in range(2)] == [1, 1]
-    assert frequencies.of(connection, row, "queue", 9) == 2
-    assert frequencies.of(connection, replace(row, revision=6), "lease", 9) == 3
-    assert frequencies.of(connection, replace(row, number=2), "lease", 9) == 4
+
+    def count(row: CollectionRow, word: str) -> int:
+        target = Target(Scope("", "docs"), row, None, Hidden())
+        return frequencies.of(connection, target, word, 9)
+
+    assert [count(row, "lease") for _ in range(2)] == [1, 1]
+    assert count(row, "queue") == 2
+    assert count(replace(row, revision=6), "lease") == 3
+    assert count(replace(row, number=2), "lease") == 4
     monkeypatch.setattr(lexical, "COUNTED_MAX", 1)
-    assert frequencies.of(connection, row, "worker", 9) == 5
-    assert frequencies.of(connection, row, "lease", 9) == 6
+    assert count(row, "worker") == 5
+    assert count(row, "lease") == 6
 
 
 async def test_a_filter_chooses_before_the_best_are_taken():

@@ -1,5 +1,6 @@
 """How true to the original a vector is, as its user chose it, and what that needs."""
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -162,7 +163,7 @@ class Scarce:
         monkeypatch.setattr(engine.Engine, "run", scarce)
 
 
-@pytest.mark.accepts("003-16")
+@pytest.mark.accepts("003-16", "003-31")
 async def test_a_request_for_which_memory_does_not_suffice_is_halved_until_it_does(monkeypatch):
     embedder = LocalEmbedder(threads=1)
     texts = [f"number {number} of a long list" for number in range(100)]
@@ -185,6 +186,24 @@ async def test_a_request_for_which_memory_does_not_suffice_is_halved_until_it_do
     await embedder.embed(texts, kind="document")
     await embedder.close()
     assert max(scarce.asked) > tried
+
+
+@pytest.mark.accepts("003-31")
+async def test_the_network_is_made_once_and_stays_warm(monkeypatch):
+    """Also if the first requests come at one time."""
+    made = []
+    make = engine.Engine.__init__
+
+    def noted(self, *given, **named):
+        made.append(self)
+        make(self, *given, **named)
+
+    monkeypatch.setattr(engine.Engine, "__init__", noted)
+    embedder = LocalEmbedder(threads=2)
+    await asyncio.gather(*(embedder.embed([f"text {n}"], kind="query") for n in range(6)))
+    await embedder.embed(["a later one"], kind="document")
+    await embedder.close()
+    assert len(made) == 1
 
 
 async def test_one_text_for_which_memory_does_not_suffice_is_tried_again_later(monkeypatch):

@@ -268,7 +268,7 @@ def test_one_document_with_many_near_chunks_leaves_room_for_others():
 
 
 def test_a_big_collection_is_forgotten_in_bounded_steps(monkeypatch):
-    from evervec.stores.sqlite import store as module
+    from evervec.stores.sqlite import hidden as module
 
     monkeypatch.setattr(module, "FORGET_DOCUMENTS", 2)
 

@@ -129,7 +129,8 @@ class View:
                 + (f", {self.eta(backlog)} left" if self._progress else "")
             )
         )
-        return " · ".join([*parts, after])
+        large = [told for status in statuses for told in status.on_the_way()]
+        return " · ".join([*parts, *large, after])
 
     def eta(self, backlog: int) -> str:
         done = self._tally.total["document.indexed"] + self._tally.total["unchanged"]
@@ -196,6 +197,8 @@ class LiveView(View):
             )
             if status.trouble:
                 table.add_row(f"  {status.trouble}")
+            for told in status.on_the_way():
+                table.add_row(f"  {told}")
         return table
 
     def closing(self) -> None:

@@ -47,6 +47,8 @@ async def _status(asked: argparse.Namespace) -> int:
             say(f"{each.name}: {each.trouble}")
         if each.unseen:
             say(unseen_words(each))
+        for told in each.on_the_way():
+            say(f"{each.name}: {told}")
     if mode.value != "running":
         say(f"The queue is {mode.value}, {held:,} jobs are held. `evervec stage resume` goes on.")
     say(f"health {health}")

@@ -172,7 +172,12 @@ select chunk
 from store_chunk
 left join store_document on store_document.document = store_chunk.document
 left join store_vector on store_vector.number = store_chunk.vector
-where store_document.document is null
+where store_document.document is null and not exists (
+        select 1
+        from store_hidden
+        where store_hidden.document = store_chunk.document
+            and store_hidden.collection = chunk >> 40
+    )
     or store_vector.number is null
     or store_document.deleted = 1
     or store_document.collection <> chunk >> 40
@@ -200,6 +205,7 @@ where documents <> (
         select count(*)
         from store_chunk
         where chunk >> 40 = number
+            and document not in (select document from store_hidden where document is not null)
     )
 
 -- name: unused_in_use

@@ -15,11 +15,14 @@ from evervec.errors import ConfigError, SourceError
 
 _FIRST_BYTE = 0xFF
 
+VALUE_BYTES_MAX = 200_000_000
+"""As for a file: a larger value is refused by SQLite itself, before it takes any memory."""
+
 
 def connect(path: str, *, busy_seconds: float = 0.0, immutable: bool = False) -> sqlite3.Connection:
     """Open an existing file, read-only if it cannot be written. Never makes one."""
     options = "mode=ro&immutable=1" if immutable else "mode=rw"
-    return sqlite3.connect(
+    connection = sqlite3.connect(
         f"file:{quote(os.fspath(path))}?{options}",
         uri=True,
         timeout=busy_seconds,
@@ -27,6 +30,8 @@ def connect(path: str, *, busy_seconds: float = 0.0, immutable: bool = False) ->
         check_same_thread=False,
         cached_statements=256,
     )
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX)
+    return connection
 
 
 def connect_readable(path: Path, *, busy_seconds: float) -> sqlite3.Connection:

@@ -5,7 +5,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from evervec.model import Document, Id, Plain, decode_id, encode_id
+from evervec.errors import Permanent
+from evervec.model import Document, Id, Plain, decode_id, encode_id, show_id
+from evervec.sources.sqlite.connection import VALUE_BYTES_MAX
 from evervec.sources.sqlite.names import each, fill, quoted
 from evervec.sources.sqlite.shape import Part, Shape
 
@@ -31,6 +33,26 @@ class Rows:
             },
         )
         self._pages = [self._page(depth) for depth in range(self._width + 1)]
+
+    def documents(
+        self, connection: sqlite3.Connection, ids: Sequence[Id]
+    ) -> tuple[dict[Id, Document], dict[Id, Exception]]:
+        """Return the rows that exist, and those that are too large to be read with their reason."""
+        found: dict[Id, Document] = {}
+        broken: dict[Id, Exception] = {}
+        for document in ids:
+            try:
+                row = self.read(connection, document)
+            except sqlite3.DataError:
+                broken[document] = Permanent(
+                    f"row {show_id(document)} of {self.shape.table!r} holds a value of more than "
+                    f"{VALUE_BYTES_MAX:,} bytes",
+                    hint="spread it over several rows, or leave the row out (--where, where=)",
+                )
+                continue
+            if row is not None:
+                found[document] = row
+        return found, broken
 
     def read(self, connection: sqlite3.Connection, document: Id) -> Document | None:
         """Return the row whose key is exactly *document*, type and letters, or None."""

@@ -151,8 +151,7 @@ class TableSource:
         def work() -> Reading:
             with self._snapshot() as (connection, rows):
                 version = self._version(connection)
-                found = ((document, rows.read(connection, document)) for document in ids)
-                return Reading(version, {document: row for document, row in found if row})
+                return Reading(version, *rows.documents(connection, ids))
 
         reading = await self._run(work)
         # The epoch is durable before anything is published under it.

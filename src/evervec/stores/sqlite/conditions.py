@@ -7,13 +7,16 @@ condition on it, not even that it be other than something.
 import json
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import apsw
 import numpy as np
 
 from evervec.errors import ConfigError
-from evervec.stores.sqlite.index import SQL, Chunks, CollectionRow
+from evervec.stores.sqlite.chunks import Chunks, Hidden
+from evervec.stores.sqlite.index import SQL, CollectionRow
+from evervec.stores.sqlite.lexical import Frequencies
 from evervec.stores.sqlite.rows import plain
 
 COMPARED = ("=", "!=", "<", "<=", ">", ">=")
@@ -81,3 +84,31 @@ class Filters:
         while len(self._known) > KEPT:
             self._known.popitem(last=False)
         return chunks
+
+
+class Unseen:
+    """Which chunks no search may see. What was found holds until the collection changes."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[int, Hidden]] = {}
+
+    def of(self, connection: apsw.Connection, row: CollectionRow) -> Hidden:
+        """Return what is hidden of a collection; nearly always that is nothing."""
+        revision, hidden = self._known.get(row.number, (-1, Hidden()))
+        if revision == row.revision:
+            return hidden
+        found = connection.execute(SQL["hidden"], {"collection": row.number})
+        rows = np.fromiter(found, np.dtype([("chunk", "<i8"), ("going", "?")]))
+        chunks, going = rows["chunk"], rows["going"]
+        hidden = Hidden(np.sort(chunks[~going]), np.sort(chunks[going]))
+        self._known[row.number] = row.revision, hidden
+        return hidden
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What holds until a collection changes, so that the next search need not ask again."""
+
+    filters: Filters = field(default_factory=Filters)
+    frequencies: Frequencies = field(default_factory=Frequencies)
+    unseen: Unseen = field(default_factory=Unseen)

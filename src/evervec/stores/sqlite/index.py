@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evervec.sqlite.statements import statements
+from evervec.stores.sqlite.chunks import Chunks, Hidden, places_of
 from evervec.stores.sqlite.codes import Coded, CodesFile
 from evervec.stores.sqlite.header import (
     ENTRY,
@@ -54,7 +55,6 @@ DEAD_ROWS_MIN = 1_000
 SAMPLED_ROWS = 64
 
 Matrix: TypeAlias = NDArray[np.float32]
-Chunks: TypeAlias = NDArray[np.int64]
 
 
 class StaleSnapshot(Exception):
@@ -119,7 +119,9 @@ class MatrixIndex:
         self._revision = -1
         self._shown: tuple[CollectionRow, View] | None = None
 
-    def view(self, connection: apsw.Connection, row: CollectionRow) -> View:
+    def view(
+        self, connection: apsw.Connection, row: CollectionRow, hidden: Hidden | None = None
+    ) -> View:
         """Bring the files up to the connection's snapshot and return what it may see.
 
         Raises StaleSnapshot if this process has seen a newer state: rows known as dead now may
@@ -131,11 +133,11 @@ class MatrixIndex:
             if self._revision < row.revision:
                 with self._locked():
                     self._catch_up(connection, row)
-                self._bury(connection, row)
+                self._bury(connection, row, hidden)
                 self._revision = row.revision
                 self._shown = None
             if self._shown is None or self._shown[0] != row:
-                self._shown = row, self._visible(row)
+                self._shown = row, self._visible(row, hidden)
             # A view is never changed, so that threads may share it while nothing happens.
             view, coded = self._shown[1], self._coded()
             return view if coded is None else replace(view, coded=coded)
@@ -143,11 +145,7 @@ class MatrixIndex:
     def bury(self, chunks: Iterable[int]) -> None:
         """Remember rows whose chunk was found to be gone."""
         with self._mutex:
-            numbers = self._numbers()
-            wanted = np.fromiter(chunks, np.int64)
-            places = np.searchsorted(numbers, wanted)
-            places = places[places < len(numbers)]
-            self._dead[places[np.isin(numbers[places], wanted)]] = True
+            self._dead[places_of(self._numbers(), np.fromiter(chunks, np.int64))] = True
             self._shown = None
 
     def rebuild(self) -> None:
@@ -191,11 +189,16 @@ class MatrixIndex:
     def _numbers(self) -> Chunks:
         return np.asarray(self._entries["chunk"], np.int64)
 
-    def _visible(self, row: CollectionRow) -> View:
+    def _visible(self, row: CollectionRow, hidden: Hidden | None) -> View:
         # Another process may have appended chunks that this snapshot does not have yet.
         numbers = self._numbers()
         seen = int(np.searchsorted(numbers, row.end))
+        if hidden is not None:
+            self._dead[places_of(numbers, hidden.going)] = True
         dead = self._dead[:seen].copy()  # threads go on marking
+        if hidden is not None:
+            # Alive some day, so that only this snapshot leaves them out.
+            dead[places_of(numbers[:seen], hidden.coming)] = True
         buried = int(dead.sum())
         unknown = seen - buried - row.chunks
         if unknown < 0:
@@ -354,9 +357,9 @@ class MatrixIndex:
             )
         )
 
-    def _bury(self, connection: apsw.Connection, row: CollectionRow) -> None:
+    def _bury(self, connection: apsw.Connection, row: CollectionRow, hidden: Hidden | None) -> None:
         """Find the dead rows if they are many, and write the files anew if they are too many."""
-        view = self._visible(row)
+        view = self._visible(row, hidden)
         if view.unknown > max(DEAD_ROWS_MIN, len(view.chunks) // 20):
             live = np.fromiter(
                 (

@@ -21,7 +21,8 @@ import apsw.fts5
 import numpy as np
 from numpy.typing import NDArray
 
-from evervec.stores.sqlite.index import SQL, Chunks, CollectionRow
+from evervec.stores.sqlite.chunks import Chunks
+from evervec.stores.sqlite.index import SQL
 from evervec.stores.sqlite.ranking import Target
 from evervec.stores.sqlite.words import any_of
 
@@ -61,13 +62,12 @@ class Frequencies:
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[int, int, int, str], int] = OrderedDict()
 
-    def of(self, connection: apsw.Connection, row: CollectionRow, word: str, limit: int) -> int:
-        """Count the chunks of *row* with *word*, up to *limit*."""
-        key = row.number, row.revision, limit, word
+    def of(self, connection: apsw.Connection, target: Target, word: str, limit: int) -> int:
+        """Count the chunks of *target* with *word*, up to *limit*."""
+        key = target.row.number, target.row.revision, limit, word
         count = self._known.pop(key, None)
         if count is None:
-            given = {"words": any_of([word]), "first": row.first, "end": row.end, "limit": limit}
-            count = int(connection.execute(SQL["frequency"], given).get)
+            count = _frequency(connection, target, word, limit)
         # Threads may do this at once; the worst is that one of them counts for nothing.
         self._known[key] = count
         while len(self._known) > COUNTED_MAX:
@@ -115,7 +115,7 @@ def _counted(
 
     def counts(limit: int) -> dict[str, int]:
         there = {
-            word: sum(frequencies.of(connection, target.row, word, limit) for target in targets)
+            word: sum(frequencies.of(connection, target, word, limit) for target in targets)
             for word in words
         }
         return {word: count for word, count in there.items() if count}
@@ -124,6 +124,15 @@ def _counted(
     found = counts(common + 1)
     telling = {word: count for word, count in found.items() if count <= common}
     return telling or (counts(total) if found else {})
+
+
+def _frequency(connection: apsw.Connection, target: Target, word: str, limit: int) -> int:
+    given = {"words": any_of([word]), "first": target.row.first, "end": target.row.end}
+    if len(target.hidden.all):
+        rows = connection.execute(SQL["having"], given)
+        having = np.fromiter((chunk for (chunk,) in rows), np.int64)
+        return min(limit, int(np.isin(having, target.hidden.all, invert=True).sum()))
+    return int(connection.execute(SQL["frequency"], {**given, "limit": limit}).get)
 
 
 def _weighed(targets: Sequence[Target], counted: dict[str, int]) -> list[Word]:
@@ -198,11 +207,16 @@ def _scored(
 
 
 def _mask(target: Target) -> bytes | None:
-    """Return a byte for each chunk number, not zero where the filter lets it through."""
-    if target.allowed is None:
+    """Return a byte for each chunk number, not zero where a search may see it; None: all of them."""
+    first, size = target.row.first, target.row.end - target.row.first + 1
+    if target.allowed is not None:
+        mask = np.zeros(size, np.uint8)
+        mask[target.allowed - first] = 1
+    elif len(target.hidden.all):
+        mask = np.ones(size, np.uint8)
+        mask[target.hidden.all - first] = 0
+    else:
         return None
-    mask = np.zeros(target.row.end - target.row.first + 1, np.uint8)
-    mask[target.allowed - target.row.first] = 1
     return mask.tobytes()
 
 

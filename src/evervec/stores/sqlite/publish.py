@@ -4,6 +4,7 @@ Everything happens under SQLite's write lock, so what is read here cannot change
 written. A run never names a document twice; `publish` cuts the batch into such runs.
 """
 
+import math
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -12,18 +13,23 @@ from typing import Any
 import apsw
 
 from evervec.errors import ConfigError
-from evervec.model import Id, Key, Piece, Publication, Scope, Verdict, same_text
+from evervec.model import Id, Key, Publication, Scope, Verdict, same_text
 from evervec.sqlite.events import Fact
+from evervec.sqlite.statements import statements
 from evervec.stores.sqlite.rows import (
     ChunkRow,
     StateRow,
     compare,
     judge,
     pack,
-    storable,
 )
-from evervec.stores.sqlite.words import spaced
-from evervec.stores.sqlite.writes import SQL, Collection, Writes
+from evervec.stores.sqlite.writes import SQL, Writes, made
+
+HIDDEN = statements("evervec.stores.sqlite", "hidden.sql")
+
+LARGE = 2_048
+"""A set with more chunks than this is written, or deleted, in parts: all at once took a second for
+ten thousand and kept every other write waiting."""
 
 
 def publish(
@@ -33,32 +39,36 @@ def publish(
     fence: int,
     space: int,
     now: int,
-) -> list[Verdict]:
-    """Publish in the caller's transaction; one verdict a publication, in order."""
+    large: float = LARGE,
+) -> list[Verdict | None]:
+    """Publish in the caller's transaction; one verdict a publication, in order.
+
+    None: the document has or had more than *large* chunks, and nothing was done for it.
+    """
     return [
         verdict
         for run in _runs(publications)
-        for verdict in _Run(connection, run, fence=fence, space=space, now=now).publish()
+        for verdict in _Run(
+            connection, run, fence=fence, space=space, now=now, large=large
+        ).publish()
     ]
 
 
-def collection_of(connection: apsw.Connection, scope: Scope) -> Collection | None:
-    """Return the row of *scope*, or None if nothing was ever stored in it."""
-    row = connection.execute(
-        SQL["collection"], {"tenant": scope.tenant, "name": scope.collection}
-    ).fetchone()
-    return Collection(*row) if row else None
-
-
-def made(connection: apsw.Connection, scope: Scope, space: int) -> Collection:
-    """Return the row of *scope*, made if it is the first time."""
-    collection = collection_of(connection, scope)
-    if collection is not None:
-        return collection
-    connection.execute(
-        SQL["add_collection"], {"tenant": scope.tenant, "name": scope.collection, "space": space}
-    )
-    return Collection(connection.last_insert_rowid(), space, 1, 0, 0)
+def switch(
+    connection: apsw.Connection,
+    publication: Publication,
+    hidden: int,
+    *,
+    fence: int,
+    space: int,
+    now: int,
+) -> Verdict:
+    """Make a *hidden* set that is complete the searchable one, in the caller's transaction."""
+    run = _Run(connection, [publication], fence=fence, space=space, now=now, hidden=hidden)
+    (verdict,) = run.publish()
+    # If it was refused, or was not needed, nobody wants it any more.
+    connection.execute(HIDDEN["abandon"], {"document": hidden})
+    return verdict or Verdict.INCOMPLETE
 
 
 def _runs(publications: Sequence[Publication]) -> Iterator[list[Publication]]:
@@ -83,12 +93,16 @@ class _Run:
         fence: int,
         space: int,
         now: int,
+        large: float = math.inf,
+        hidden: int | None = None,
     ) -> None:
         self._connection = connection
         self._publications = publications
         self._fence = fence
         self._space = space
         self._now = now
+        self._large = large
+        self._hidden = hidden
         self._collections = {
             scope: made(connection, scope, space)
             for scope in dict.fromkeys(publication.key.scope for publication in publications)
@@ -97,7 +111,7 @@ class _Run:
         self._next_document = int(connection.execute(SQL["last_document"]).get)
         self._writes = Writes()
 
-    def publish(self) -> list[Verdict]:
+    def publish(self) -> list[Verdict | None]:
         verdicts = [self._judge(publication) for publication in self._publications]
         wanted = [
             publication
@@ -105,12 +119,18 @@ class _Run:
             if verdict is Verdict.PUBLISHED and not self._repeated(publication)
         ]
         self._check_space(wanted)
-        vectors = self._vectors(wanted)
-        chunks = self._chunks(wanted)
+        large = {publication.key for publication in wanted if self._is_large(publication)}
+        wanted = [publication for publication in wanted if publication.key not in large]
+        written = [] if self._hidden is not None else wanted
+        vectors = self._vectors(written)
+        chunks = self._chunks(written)
         incomplete = set()
         for publication in wanted:
             state = self._states.get(publication.key)
-            if publication.deleted:
+            if self._hidden is not None and not self._unchanged(publication, state):
+                if not self._switch(publication, self._hidden):
+                    incomplete.add(publication.key)
+            elif publication.deleted:
                 self._delete(publication, chunks)
             elif self._unchanged(publication, state):
                 self._touch(publication)
@@ -124,10 +144,10 @@ class _Run:
         self._writes.carry_out(
             self._connection, self._collections.values(), fence=self._fence, at=self._now
         )
+        refused: dict[Key, Verdict | None] = dict.fromkeys(incomplete, Verdict.INCOMPLETE)
+        refused |= dict.fromkeys(large)
         return [
-            Verdict.INCOMPLETE
-            if verdict is Verdict.PUBLISHED and publication.key in incomplete
-            else verdict
+            refused.get(publication.key, verdict) if verdict is Verdict.PUBLISHED else verdict
             for publication, verdict in zip(self._publications, verdicts, strict=True)
         ]
 
@@ -184,6 +204,12 @@ class _Run:
         if publication.touch:
             return same_text(state.digest, publication.digest)
         return state.digest == publication.digest
+
+    def _is_large(self, publication: Publication) -> bool:
+        state = self._states.get(publication.key)
+        if publication.touch or self._unchanged(publication, state):
+            return False
+        return max(len(publication.pieces), state.chunks if state else 0) > self._large
 
     def _vectors(self, wanted: list[Publication]) -> dict[tuple[str, bytes], int]:
         digests: dict[str, set[bytes]] = defaultdict(set)
@@ -272,30 +298,51 @@ class _Run:
                 }
             )
         for position, piece in difference.add:
-            self._add(key, document, position, piece, vectors[key.tenant, piece.digest])
+            self._writes.add(
+                self._collections[key.scope],
+                document,
+                position,
+                piece,
+                vectors[key.tenant, piece.digest],
+            )
         self._fact(
             publication, "document.indexed", self._effort(publication, len(publication.pieces))
         )
 
-    def _add(self, key: Key, document: int, position: int, piece: Piece, vector: int) -> None:
-        chunk = piece.chunk
-        heading, text = storable(chunk.heading), storable(chunk.text)
-        self._writes.use.add(vector)
-        self._writes.add_chunk.append(
-            (
-                self._collections[key.scope].next(),
-                document,
-                position,
-                vector,
-                chunk.start,
-                chunk.end,
-                chunk.page,
-                piece.digest,
-                heading,
-                text,
-                spaced(f"{heading}\n{text}"),
-            )
+    def _switch(self, publication: Publication, hidden: int) -> bool:
+        """Let the document have the number of a hidden set, if that is complete."""
+        chunks = len(publication.pieces)
+        complete = {"document": hidden, "chunks": chunks}
+        if not self._connection.execute(HIDDEN["complete"], complete).get:
+            return False
+        state = self._states.get(publication.key)
+        gone = publication.deleted
+        document = self._save(
+            publication,
+            digest=b"" if gone else publication.digest,
+            metadata="{}" if gone else pack(publication.metadata),
+            deleted=gone,
         )
+        self._connection.execute(HIDDEN["show"], {"document": hidden})
+        if state is not None and state.chunks:
+            key = publication.key
+            self._connection.execute(
+                HIDDEN["hide"],
+                {
+                    "document": document,
+                    "collection": self._collections[key.scope].number,
+                    "id": key.id,
+                    "fence": self._fence,
+                    "chunks": state.chunks,
+                    "now": self._now,
+                },
+            )
+        self._writes.renumber_document.append({"document": document, "new": hidden})
+        if gone:
+            self._fact(publication, "document.deleted", {"chunks": state.chunks if state else 0})
+        else:
+            self._fact(publication, "document.indexed", self._effort(publication, chunks))
+        return True
 
     def _old(self, publication: Publication, chunks: dict[int, list[ChunkRow]]) -> list[ChunkRow]:
         state = self._states.get(publication.key)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from evervec.model import Id, Scope
-from evervec.stores.sqlite.index import Chunks, CollectionRow
+from evervec.stores.sqlite.chunks import Chunks, Hidden
+from evervec.stores.sqlite.index import CollectionRow
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -30,6 +31,7 @@ class Target:
     scope: Scope
     row: CollectionRow
     allowed: Chunks | None
+    hidden: Hidden
 
 
 Ranking: TypeAlias = list[tuple[Place, float]]

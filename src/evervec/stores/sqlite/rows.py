@@ -43,7 +43,6 @@ class ChunkRow:
     page: int | None
     digest: bytes
     heading: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +76,16 @@ def judge(publication: Publication, row: StateRow | None, fence: int) -> Verdict
 def compare(stored: Iterable[ChunkRow], pieces: Sequence[Piece]) -> Difference:
     """Match pieces with rows of the same text, so that what did not change keeps its row.
 
-    A text may occur several times: each row serves one piece, in order.
+    A text may occur several times: each row serves one piece, in order. A digest is of what was
+    embedded, with the heading or without it; how long the text is tells which.
     """
-    rows: dict[tuple[bytes, str, str], list[ChunkRow]] = defaultdict(list)
+    rows: dict[tuple[bytes, str, int], list[ChunkRow]] = defaultdict(list)
     for row in sorted(stored, key=lambda row: row.position, reverse=True):
-        rows[row.digest, row.heading, row.text].append(row)
+        rows[row.digest, row.heading, row.last - row.first].append(row)
     add, move = [], []
     for position, piece in enumerate(pieces):
         chunk = piece.chunk
-        mine = rows.get((piece.digest, storable(chunk.heading), storable(chunk.text)))
+        mine = rows.get((piece.digest, storable(chunk.heading), chunk.end - chunk.start))
         if not mine:
             add.append((position, piece))
             continue

@@ -13,8 +13,9 @@ waits for all of them, which takes 30 ms instead of one on a machine that is bus
 import numpy as np
 from numpy.typing import NDArray
 
+from evervec.stores.sqlite.chunks import Chunks
 from evervec.stores.sqlite.codes import FAR, Coded, bits_of, code_of, reach
-from evervec.stores.sqlite.index import Chunks, View
+from evervec.stores.sqlite.index import View
 
 NEAR = 1e-5
 """More than float32 sums of one product can differ by; who is nearer than this is measured again."""

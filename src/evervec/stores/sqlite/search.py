@@ -28,18 +28,18 @@ from evervec.fusion import WORDS_AND_VECTORS, fuse
 from evervec.model import Explained, Hit, Recall, Scope, Standing, decode_id
 from evervec.ports import K_MAX, Query
 from evervec.sqlite.database import Database
-from evervec.stores.sqlite.conditions import Filters
+from evervec.stores.sqlite.chunks import Chunks, Hidden
+from evervec.stores.sqlite.conditions import Memory
 from evervec.stores.sqlite.header import short
 from evervec.stores.sqlite.index import (
     SQL,
-    Chunks,
     CollectionRow,
     Contradiction,
     MatrixIndex,
     StaleSnapshot,
     View,
 )
-from evervec.stores.sqlite.lexical import Frequencies, best_matches
+from evervec.stores.sqlite.lexical import best_matches
 from evervec.stores.sqlite.marks import Marker, merged
 from evervec.stores.sqlite.ranking import Place, Ranking, Target, best_of_each, ordered
 from evervec.stores.sqlite.recall import recall_of
@@ -67,8 +67,7 @@ class Searcher:
         self._mutex = threading.Lock()
         self._identity = b""
         self._indexes: dict[tuple[int, int], MatrixIndex] = {}
-        self._filters = Filters()
-        self._frequencies = Frequencies()
+        self._memory = Memory()
 
     async def search(self, query: Query) -> Sequence[Hit]:
         """Answer *query*, or raise ConfigError if it makes no sense."""
@@ -76,8 +75,7 @@ class Searcher:
         words = words_of(query.text)
 
         def work(connection: apsw.Connection) -> list[Hit]:
-            view = self._index(connection)
-            search = _Search(connection, query, view, self._filters, self._frequencies)
+            search = _Search(connection, query, self._index(connection), self._memory)
             return search.answer(vector, words)
 
         return await self._consistent(work)
@@ -91,7 +89,8 @@ class Searcher:
             ).fetchone()
             if row is None or not row[3]:
                 return None
-            _, view = self._index(connection)(CollectionRow(*row))
+            found = CollectionRow(*row)
+            _, view = self._index(connection)(found, self._memory.unseen.of(connection, found))
             return recall_of(view, scope.collection, samples)
 
         return await self._consistent(work)
@@ -132,8 +131,8 @@ class Searcher:
 
     def _index(
         self, connection: apsw.Connection
-    ) -> Callable[[CollectionRow], tuple[MatrixIndex, View]]:
-        def view(row: CollectionRow) -> tuple[MatrixIndex, View]:
+    ) -> Callable[[CollectionRow, Hidden], tuple[MatrixIndex, View]]:
+        def view(row: CollectionRow, hidden: Hidden) -> tuple[MatrixIndex, View]:
             with self._mutex:
                 index = self._indexes.get((row.number, row.space))
                 if index is None:
@@ -141,7 +140,7 @@ class Searcher:
                     index = MatrixIndex(self._open_folder(), identity, row)
                     self._indexes[row.number, row.space] = index
             try:
-                return index, index.view(connection, row)
+                return index, index.view(connection, row, hidden)
             except OSError as error:
                 raise StateError(
                     f"search index {str(self._folder)!r}: {error}",
@@ -180,15 +179,13 @@ class _Search:
         self,
         connection: apsw.Connection,
         query: Query,
-        view: Callable[[CollectionRow], tuple[MatrixIndex, View]],
-        filters: Filters,
-        frequencies: Frequencies,
+        view: Callable[[CollectionRow, Hidden], tuple[MatrixIndex, View]],
+        memory: Memory,
     ) -> None:
         self._connection = connection
         self._query = query
         self._view = view
-        self._filters = filters
-        self._frequencies = frequencies
+        self._memory = memory
         self._targets = self._look()
         # One scan answers however deep the ranking is read.
         self._scans: dict[int, Scan] = {}
@@ -219,8 +216,9 @@ class _Search:
             ).fetchone()
             if row is not None and row[3]:
                 found = CollectionRow(*row)
-                allowed = self._filters.allowed(self._connection, found, self._query.where)
-                targets.append(Target(scope, found, allowed))
+                allowed = self._memory.filters.allowed(self._connection, found, self._query.where)
+                hidden = self._memory.unseen.of(self._connection, found)
+                targets.append(Target(scope, found, allowed, hidden))
         if self._query.mode != "lexical" and len({target.row.space for target in targets}) > 1:
             names = ", ".join(repr(target.scope.collection) for target in targets)
             raise ConfigError(
@@ -255,7 +253,7 @@ class _Search:
         return self._rankings["dense"]
 
     def _nearest(self, target: Target, vector: NDArray[np.float64], depth: int) -> Ranking:
-        index, view = self._view(target.row)
+        index, view = self._view(target.row, target.hidden)
         if len(view.chunks) == 0:
             return []
         if view.matrix.shape[1] != len(vector):
@@ -289,7 +287,7 @@ class _Search:
     def _lexical(self, words: list[str], depth: int) -> Ranking:
         ranking: Ranking = []
         for target, chunks, scores in best_matches(
-            self._connection, self._targets, words, depth, self._frequencies
+            self._connection, self._targets, words, depth, self._memory.frequencies
         ):
             places = self._places(target.scope, chunks, None)
             # What somebody deleted by hand may still be in the full text; `verify` tells of it.

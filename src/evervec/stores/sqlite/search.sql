@@ -91,3 +91,16 @@ from (
       and rowid < :end
     limit :limit
 )
+
+-- name: having
+select rowid
+from store_text
+where store_text match :words
+  and rowid >= :first
+  and rowid < :end
+
+-- name: hidden
+select c.chunk, h.going
+from store_hidden as h
+join store_chunk as c on c.document = h.document
+where h.collection = :collection

@@ -4,6 +4,7 @@ Vectors outlive the chunks that used them, until `prune`: a file that moved, or 
 was added again, costs no embedding.
 """
 
+import math
 from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -19,20 +20,17 @@ from evervec.errors import ConfigError
 from evervec.model import Hit, Id, Key, Publication, Recall, Scope, Stored, Verdict
 from evervec.ports import Counts, Published, Query, Vector
 from evervec.sqlite.database import Database
-from evervec.stores.sqlite.publish import collection_of, made, publish
-from evervec.stores.sqlite.rows import COLLECTION_BITS, stored
+from evervec.stores.sqlite import publish as publishing
+from evervec.stores.sqlite.hidden import MOVES, PART_CHUNKS, Staging, coming, forget_some
+from evervec.stores.sqlite.rows import stored
 from evervec.stores.sqlite.search import Searcher
 from evervec.stores.sqlite.writes import (
     SQL,
-    add_words,
-    leave,
-    remove_chunks,
-    remove_words,
+    collection_of,
+    made,
+    replace_vector,
     use,
 )
-
-FORGET_DOCUMENTS = 1_000
-"""How many documents of a forgotten collection one transaction deletes."""
 
 LAGS = 1_000
 """How many of the newest publications tell the lag."""
@@ -44,15 +42,23 @@ SAME = 0.999
 class SqliteStore:
     """`evervec.ports.Store` in one SQLite file, with derived files for speed in *index_folder*.
 
-    Any number of processes may open the same file. Nothing is read or written before `open`.
+    Any number of processes may open the same file. Nothing is read or written before `open`. What
+    has more than *large* chunks is published in parts.
     """
 
     def __init__(
-        self, database: Database, *, clock: Clock = SYSTEM, index_folder: Path | None = None
+        self,
+        database: Database,
+        *,
+        clock: Clock = SYSTEM,
+        index_folder: Path | None = None,
+        large: int | None = None,
     ) -> None:
         self._database = database
         self._clock = clock
         self._searcher = Searcher(database, index_folder)
+        self._large = publishing.LARGE if large is None else large
+        self._staging = Staging(database, clock, part=max(1, min(PART_CHUNKS, self._large)))
 
     async def open(self) -> None:
         """Create the tables, or bring them to this program's version. Idempotent."""
@@ -141,7 +147,7 @@ class SqliteStore:
                     continue
                 number, old = connection.execute(SQL["kept"], key).get
                 if not _same(old, value):
-                    _replace_vector(connection, number, value)
+                    replace_vector(connection, number, value)
             if new:
                 these = apsw.carray(new)
                 connection.execute(SQL["add_unused"], {"vectors": these, "since": now})
@@ -155,15 +161,38 @@ class SqliteStore:
         """Replace each document's searchable chunks in one step, all in one transaction.
 
         Raises ConfigError, and publishes nothing, if a collection holds another space's vectors.
-        A repeated call under the same fence is answered as the first one was.
+        A repeated call under the same fence is answered as the first one was. A large document
+        whose chunks change much is published after the others, as `hidden.py` says.
         """
         if not publications:
             return []
+        verdicts = await self._published(publications, fence, space, large=self._large)
+        return [
+            verdict or await self._publish_large(publication, fence, space)
+            for publication, verdict in zip(publications, verdicts, strict=True)
+        ]
+
+    async def _published(
+        self, publications: Sequence[Publication], fence: int, space: int, *, large: float
+    ) -> Sequence[Verdict | None]:
         now = self._clock.now()
         return await self._database.write(
-            lambda connection: publish(connection, publications, fence=fence, space=space, now=now),
+            lambda connection: publishing.publish(
+                connection, publications, fence=fence, space=space, now=now, large=large
+            ),
             label="store.publish",
         )
+
+    async def _publish_large(self, publication: Publication, fence: int, space: int) -> Verdict:
+        changed, moved = await self._staging.effort(publication)
+        if not publication.force and changed + moved // MOVES <= self._large:
+            (verdict,) = await self._published([publication], fence, space, large=math.inf)
+            return verdict or Verdict.INCOMPLETE
+        return await self._staging.publish(publication, fence=fence, space=space)
+
+    async def advance(self, key: Key, done: int, total: int) -> None:
+        """Tell that *done* of a large document's *total* chunks have a vector."""
+        await self._staging.advance(key, done, total)
 
     async def bar(self, keys: Mapping[Key, int]) -> None:
         """Refuse publications of each key with a fence up to the one given."""
@@ -258,7 +287,12 @@ class SqliteStore:
                     SQL["lags"], {"collection": collection.number, "limit": LAGS}
                 )
             )
-            return Counts(collection.documents, collection.chunks, lags)
+            return Counts(
+                collection.documents,
+                collection.chunks,
+                lags,
+                coming(connection, collection.number),
+            )
 
         return await self._database.read(work)
 
@@ -277,9 +311,12 @@ class SqliteStore:
     async def prune(self, *, unused_before: int, limit: int) -> int:
         """Delete up to *limit* vectors that no chunk has used since then.
 
-        Also finishes forgetting what a crash left half forgotten.
+        Also finishes forgetting what a crash left half forgotten, and deletes the parts of large
+        documents that nobody will finish.
         """
         await self._sweep()
+        await self._staging.abandon()
+        await self._staging.sweep()
 
         def work(connection: apsw.Connection) -> int:
             old: list[Any] = connection.execute(
@@ -306,45 +343,13 @@ class SqliteStore:
             )
             if number is None:
                 return
-            forget = partial(_forget_some, number=int(number), now=now)
+            await self._staging.abandon(int(number))
+            await self._staging.sweep()
+            forget = partial(forget_some, number=int(number), now=now)
             while await self._database.write(forget):
                 pass
+            await self._staging.sweep()
             self._searcher.forget(number)
-
-
-def _forget_some(connection: apsw.Connection, *, number: int, now: int) -> bool:
-    """Delete some documents of a forgotten collection; False once the collection itself is gone."""
-    documents = [
-        row[0]
-        for row in connection.execute(
-            SQL["some_documents"], {"collection": number, "limit": FORGET_DOCUMENTS}
-        )
-    ]
-    if not documents:
-        connection.execute(SQL["remove_collection"], {"number": number})
-        return False
-    these = apsw.carray(array("q", documents))
-    rows: list[Any] = connection.execute(SQL["chunks_to_remove"], {"documents": these}).fetchall()
-    remove_chunks(connection, [chunk for chunk, _ in rows])
-    leave(connection, {vector for _, vector in rows}, since=now)
-    connection.execute(SQL["remove_documents"], {"documents": these})
-    return True
-
-
-def _replace_vector(connection: apsw.Connection, number: int, value: bytes) -> None:
-    """Replace a vector under its chunks, which get new numbers: indexes then take them as new."""
-    connection.execute(SQL["replace_vector"], {"number": number, "value": value})
-    chunks: list[Any] = [
-        row[0] for row in connection.execute(SQL["chunks_of_vector"], {"vector": number}).fetchall()
-    ]
-    for chunk in chunks:
-        collection = chunk >> COLLECTION_BITS
-        n = connection.execute(SQL["take_chunk_number"], {"number": collection}).get
-        if n is not None:
-            new = (collection << COLLECTION_BITS) | n
-            remove_words(connection, [chunk])
-            connection.execute(SQL["renumber"], {"chunk": chunk, "new": new})
-            add_words(connection, [new])
 
 
 def _blob(vector: Vector) -> bytes:

@@ -34,7 +34,11 @@ where collection = :collection
   and id in (select value from carray(:ids))
 
 -- name: last_document
-select coalesce(max(document), 0) from store_document
+-- No number is given out while chunks that no search sees still have it.
+select max(
+    coalesce((select max(document) from store_document), 0),
+    coalesce((select max(document) from store_hidden), 0)
+)
 
 -- name: published
 -- A document in sync without chunks has one row, whose vector is null. Unordered: the chunks'
@@ -114,7 +118,8 @@ where number = :number
 returning next_chunk - 1
 
 -- name: chunks
-select document, chunk, position, vector, first, last, page, digest, heading, text
+-- Without their texts, which the digests stand for: of a large document they are 100 MB and more.
+select document, chunk, position, vector, first, last, page, digest, heading
 from store_chunk
 where document in (select value from carray(:documents))
 
@@ -150,6 +155,12 @@ update store_document set
     metadata = :metadata,
     since = :since,
     published_at = :published_at
+where document = :document
+
+-- name: renumber_document
+-- What belongs to a document is what has its number.
+update store_document set
+    document = :new
 where document = :document
 
 -- name: add_chunk
@@ -252,7 +263,7 @@ where forgotten = 1
 limit 1
 
 -- name: some_documents
-select document
+select document, id, chunks
 from store_document
 where collection = :collection
 limit :limit

@@ -7,9 +7,11 @@ from typing import Any
 
 import apsw
 
+from evervec.model import Piece, Scope
 from evervec.sqlite.events import Fact, append
 from evervec.sqlite.statements import statements
-from evervec.stores.sqlite.rows import COLLECTION_BITS
+from evervec.stores.sqlite.rows import COLLECTION_BITS, storable
+from evervec.stores.sqlite.words import spaced
 
 SQL = statements("evervec.stores.sqlite", "store.sql")
 
@@ -29,6 +31,25 @@ class Collection:
         return (self.number << COLLECTION_BITS) | (self.next_chunk - 1)
 
 
+def collection_of(connection: apsw.Connection, scope: Scope) -> Collection | None:
+    """Return the row of *scope*, or None if nothing was ever stored in it."""
+    row = connection.execute(
+        SQL["collection"], {"tenant": scope.tenant, "name": scope.collection}
+    ).fetchone()
+    return Collection(*row) if row else None
+
+
+def made(connection: apsw.Connection, scope: Scope, space: int) -> Collection:
+    """Return the row of *scope*, made if it is the first time."""
+    collection = collection_of(connection, scope)
+    if collection is not None:
+        return collection
+    connection.execute(
+        SQL["add_collection"], {"tenant": scope.tenant, "name": scope.collection, "space": space}
+    )
+    return Collection(connection.last_insert_rowid(), space, 1, 0, 0)
+
+
 @dataclass(slots=True)
 class Writes:
     """Rows on their way into the database, one list a statement, in the order of the fields."""
@@ -37,11 +58,35 @@ class Writes:
     add_document: list[dict[str, Any]] = field(default_factory=list)
     replace_document: list[dict[str, Any]] = field(default_factory=list)
     touch_document: list[dict[str, Any]] = field(default_factory=list)
+    renumber_document: list[dict[str, int]] = field(default_factory=list)
     add_chunk: list[tuple[Any, ...]] = field(default_factory=list)
     move_chunk: list[dict[str, Any]] = field(default_factory=list)
     use: set[int] = field(default_factory=set)
     left: set[int] = field(default_factory=set)
     facts: list[Fact] = field(default_factory=list)
+
+    def add(
+        self, collection: Collection, document: int, position: int, piece: Piece, vector: int
+    ) -> None:
+        """Add a chunk under the collection's next number."""
+        chunk = piece.chunk
+        heading, text = storable(chunk.heading), storable(chunk.text)
+        self.use.add(vector)
+        self.add_chunk.append(
+            (
+                collection.next(),
+                document,
+                position,
+                vector,
+                chunk.start,
+                chunk.end,
+                chunk.page,
+                piece.digest,
+                heading,
+                text,
+                spaced(f"{heading}\n{text}"),
+            )
+        )
 
     def carry_out(
         self,
@@ -57,6 +102,7 @@ class Writes:
         run(SQL["add_document"], self.add_document)
         run(SQL["replace_document"], self.replace_document)
         run(SQL["touch_document"], self.touch_document)
+        run(SQL["renumber_document"], self.renumber_document)
         run(SQL["add_chunk"], self.add_chunk)
         add_words(connection, [row[0] for row in self.add_chunk])
         run(SQL["move_chunk"], self.move_chunk)
@@ -112,3 +158,19 @@ def leave(connection: apsw.Connection, vectors: set[int], *, since: int) -> None
     if vectors:
         these = apsw.carray(array("q", sorted(vectors)))
         connection.execute(SQL["leave"], {"vectors": these, "since": since})
+
+
+def replace_vector(connection: apsw.Connection, number: int, value: bytes) -> None:
+    """Replace a vector under its chunks, which get new numbers: indexes then take them as new."""
+    connection.execute(SQL["replace_vector"], {"number": number, "value": value})
+    chunks: list[Any] = [
+        row[0] for row in connection.execute(SQL["chunks_of_vector"], {"vector": number}).fetchall()
+    ]
+    for chunk in chunks:
+        collection = chunk >> COLLECTION_BITS
+        n = connection.execute(SQL["take_chunk_number"], {"number": collection}).get
+        if n is not None:
+            new = (collection << COLLECTION_BITS) | n
+            remove_words(connection, [chunk])
+            connection.execute(SQL["renumber"], {"chunk": chunk, "new": new})
+            add_words(connection, [new])

@@ -1,0 +1,27 @@
+-- Sets of chunks that no search sees, told by the number that their chunks have as their document:
+-- the next set of a large document, which comes in parts, and those on their way out.
+create table store_hidden (
+    number integer primary key autoincrement,
+    document integer,
+    collection integer not null,
+    -- Whose set it is.
+    id text not null,
+    fence integer not null,
+    chunks integer not null default 0,
+    going integer not null default 0,
+    touched_at integer not null
+);
+
+create unique index store_hidden_by_document on store_hidden (document);
+
+create index store_hidden_by_collection on store_hidden (collection, id);
+
+-- How far large documents have come, until they are published.
+create table store_progress (
+    collection integer not null,
+    id text not null,
+    done integer not null,
+    total integer not null,
+    told_at integer not null,
+    primary key (collection, id)
+) without rowid;
