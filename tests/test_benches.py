@@ -29,6 +29,7 @@ TINY = {
     "quality": ["--docs", "tests/data/manual", "--each", "4"],
     "queueing": ["--large", "4000"],
     "rivals": ["--texts", "40", "--rounds", "1", "--no-install"],
+    "scale": ["--rows", "200", "--searches", "2"],
     "search": ["--rows", "500", "--rounds", "2"],
     "search_large": ["--rows", "2000", "--rounds", "3"],
     "sync_real": ["--texts", "120"],
