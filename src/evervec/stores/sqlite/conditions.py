@@ -27,20 +27,20 @@ KEPT = 8
 def conditions(where: Mapping[str, Any]) -> list[tuple[str, str, list[Any]]]:
     """Return each condition: field, comparison, and the values of which one meets it (`!=`: none)."""
     found: list[tuple[str, str, list[Any]]] = []
-    for field, wanted in where.items():
+    for name, wanted in where.items():
         if not isinstance(wanted, Mapping) or not set(wanted) & set(COMPARED):
-            found.append((field, "=", _values(wanted)))
+            found.append((name, "=", _values(wanted)))
             continue
         for comparison, value in wanted.items():
             if comparison not in COMPARED:
                 raise ConfigError(
-                    f"field {field!r} cannot be compared by {comparison!r}",
+                    f"field {name!r} cannot be compared by {comparison!r}",
                     hint=f"use one of {' '.join(COMPARED)}",
                 )
             if comparison in {"=", "!="}:
-                found.append((field, comparison, _values(value)))
+                found.append((name, comparison, _values(value)))
             else:
-                found.append((field, comparison, [_ordered(field, comparison, value)]))
+                found.append((name, comparison, [_ordered(name, comparison, value)]))
     return found
 
 
@@ -50,11 +50,11 @@ def _values(wanted: Any) -> list[Any]:
     return [plain(wanted)]
 
 
-def _ordered(field: str, comparison: str, value: Any) -> Any:
+def _ordered(name: str, comparison: str, value: Any) -> Any:
     told = plain(value)
     if isinstance(told, bool) or not isinstance(told, int | float | str):
         raise ConfigError(
-            f"field {field!r} cannot be {comparison} {value!r}",
+            f"field {name!r} cannot be {comparison} {value!r}",
             hint="compare with a number or a text",
         )
     return told
