@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from evervec.ports import Store, Vector
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Answer:
     vectors: Mapping[tuple[str, bytes], Vector]
     kept: bool = False
@@ -32,11 +32,10 @@ class Ledger:
                     await self._keep_all()
         finally:
             # If it came to grief, the others try for themselves.
-            if not mine.kept:
-                self._answers.remove(mine)
+            self._answers.remove(mine)
 
     async def _keep_all(self) -> None:
-        together = list(self._answers)
+        together = [answer for answer in self._answers if not answer.kept]
         by_tenant: dict[str, dict[bytes, Vector]] = {}
         for answer in together:
             for (tenant, digest), vector in answer.vectors.items():
@@ -45,4 +44,3 @@ class Ledger:
             await self._store.keep(tenant, self._space, theirs)
         for answer in together:
             answer.kept = True
-            self._answers.remove(answer)

@@ -1,108 +1,85 @@
-"""What a model answered is kept at once, and little is sent that is not kept."""
+"""Answers that are kept together: each is durable when its own call returns, whatever the others do."""
 
 import asyncio
-import uuid
+from typing import Any
 
 import numpy as np
 import pytest
 
-from evervec.embedding import Embedding
 from evervec.errors import StateError
 from evervec.ledger import Ledger
-from evervec.model import Lane
-from evervec.ports import Limits
-from evervec.sqlite.database import Database
-from evervec.stores.sqlite import SqliteStore
-from evervec.testing.embedder import HashEmbedder
 
 pytestmark = pytest.mark.anyio
 
 
-class SlowStore(SqliteStore):
-    """Keeps vectors when it is told to."""
+class SlowStore:
+    """Keeps when it is told to, and remembers what it was given."""
 
-    def __init__(self, database):
-        super().__init__(database)
-        self.begun = 0
-        self.free = asyncio.Semaphore(0)
-        self.trouble = None
-        self.commits = []
+    def __init__(self) -> None:
+        self.commits: list[set[bytes]] = []
+        self.begun = asyncio.Event()
+        self.go = asyncio.Event()
+        self.fails = False
 
-    async def keep(self, tenant, space, vectors):
-        self.begun += 1
-        await self.free.acquire()
-        if self.trouble:
-            trouble, self.trouble = self.trouble, None
-            raise trouble
-        await super().keep(tenant, space, vectors)
-        self.commits.append((tenant, sorted(vectors)))
+    async def keep(self, _tenant: str, _space: int, vectors: dict[bytes, Any]) -> None:
+        self.begun.set()
+        await self.go.wait()
+        self.go.clear()
+        if self.fails:
+            self.fails = False
+            raise StateError("the disk is full")
+        self.commits.append(set(vectors))
 
-
-@pytest.fixture
-async def store():
-    database = Database(f"file:/{uuid.uuid4().hex}?vfs=memdb")
-    store = SlowStore(database)
-    await store.open()
-    yield store
-    await store.close()
-    await database.close()
+    async def next(self) -> None:
+        """Let the commit under way end, and return when another has begun."""
+        self.begun.clear()
+        self.go.set()
+        await self.begun.wait()
 
 
-async def until(condition):
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - it is another task's doing
-            await asyncio.sleep(0)
+def ledger_of(store: Any) -> Ledger:
+    return Ledger(store, 1)
 
 
-def vector(name, tenant="t"):
-    return {(tenant, name): np.ones(2, np.float32)}
+def keeping(ledger: Ledger, *names: bytes) -> list[asyncio.Task[None]]:
+    one = np.ones(3, np.float32)
+    return [asyncio.create_task(ledger.keep({("", name): one})) for name in names]
 
 
-async def test_one_more_is_sent_than_the_model_has_places_and_then_answers_are_kept(store):
-    model = HashEmbedder(limits=Limits(batch_texts_max=1, concurrency=3))
-    embedding = Embedding(model, store, space=1)
-    wanted = {("t", b"%02d" % number): f"text {number}" for number in range(20)}
-    ensuring = asyncio.create_task(embedding.ensure(wanted, lane=Lane.BACKFILL))
-    await until(lambda: store.begun)
-    for _ in range(100):
-        await asyncio.sleep(0)
-    assert model.requests == 4
-    for _ in wanted:
-        store.free.release()
-    assert (await ensuring).embedded == wanted.keys()
-    assert model.requests == 20
+async def third_and_second_together(store: SlowStore) -> list[asyncio.Task[None]]:
+    """Return three answers, the first of which is kept; the second keeps itself and the third."""
+    tasks = keeping(ledger_of(store), b"1", b"2", b"3")
+    await store.begun.wait()
+    await store.next()
+    return tasks
 
 
-async def test_answers_that_come_while_others_are_kept_share_a_commit(store):
-    ledger = Ledger(store, 1)
-    first = asyncio.create_task(ledger.keep(vector(b"a")))
-    await until(lambda: store.begun)
-    more = [vector(b"b"), vector(b"c"), vector(b"d", "u")]
-    others = [asyncio.create_task(ledger.keep(each)) for each in more]
-    await asyncio.sleep(0)
-    for _ in range(3):
-        store.free.release()
-    await asyncio.gather(first, *others)
-    assert store.commits == [("t", [b"a"]), ("t", [b"b", b"c"]), ("u", [b"d"])]
+async def test_answers_that_come_meanwhile_share_a_commit():
+    store = SlowStore()
+    tasks = await third_and_second_together(store)
+    store.go.set()
+    await asyncio.gather(*tasks)
+    assert store.commits == [{b"1"}, {b"2", b"3"}]
 
 
-@pytest.mark.parametrize("how", ["trouble", "cancelled"])
-async def test_who_shared_a_commit_that_failed_tries_alone(store, how):
-    ledger = Ledger(store, 1)
-    before = asyncio.create_task(ledger.keep(vector(b"a")))
-    await until(lambda: store.begun)
-    keeping = [asyncio.create_task(ledger.keep(vector(name))) for name in (b"b", b"c")]
-    await asyncio.sleep(0)
-    store.free.release()
-    await until(lambda: store.begun == 2)
-    if how == "trouble":
-        store.trouble = StateError("the disk is full")
-    else:
-        keeping[0].cancel()
-    for _ in range(2):
-        store.free.release()
-    told = await asyncio.gather(*keeping, return_exceptions=True)
-    await before
-    refused = StateError if how == "trouble" else asyncio.CancelledError
-    assert [type(each) for each in told] == [refused, type(None)]
-    assert store.commits == [("t", [b"a"]), ("t", [b"c"])]
+async def test_whoever_gives_up_meanwhile_takes_nobody_along():
+    """Whoever kept its answer failed when it found that the other was gone."""
+    store = SlowStore()
+    _, second, third = await third_and_second_together(store)
+    third.cancel()
+    await asyncio.wait({third})
+    store.go.set()
+    await second
+    assert third.cancelled()
+
+
+async def test_a_commit_that_fails_is_tried_again_by_those_who_shared_it():
+    store = SlowStore()
+    _, second, third = await third_and_second_together(store)
+    store.fails = True
+    await store.next()
+    store.go.set()
+    with pytest.raises(StateError, match="full"):
+        await second
+    await third
+    assert store.commits == [{b"1"}, {b"3"}]
