@@ -376,3 +376,33 @@ async def test_the_matrix_leaves_out_what_goes_and_takes_what_comes(tmp_path, di
     finally:
         await store.close()
         await database.close()
+
+
+async def test_a_document_that_is_only_barred_gets_no_number_of_a_hidden_set(opened, dies):
+    """It had that set's chunks then, as its own: SQLite had counted on from below zero."""
+    dies("store.stage.done", 2)
+    with pytest.raises(Died):
+        await put(opened.store, "half", pages("ebb"))
+    faults.hook = None
+    await put(opened.store, "whole", pages("flow"))
+    await opened.store.bar({key_of("barred"): 1})
+    owned = "select count(*) from store_document join store_chunk using (document)"
+    assert await opened.number(f"{owned} where id = '\"whole\"'") == 30
+    assert await opened.number(f"{owned} where id <> '\"whole\"'") == 0
+
+
+async def test_a_document_that_is_only_barred_gets_no_number_that_is_on_its_way_out(opened, dies):
+    await put(opened.store, "earlier", ["small"])
+    await put(opened.store, "a", pages("ebb", LARGE))
+    await put(opened.store, "a", pages("ebb", LARGE), version=2, fence=2)
+    dies("store.publish.done", 2)
+    with pytest.raises(Died):
+        await put(opened.store, "a", pages("flow"), version=3, fence=3)
+    faults.hook = None
+    await opened.store.bar({key_of("barred"): 1})
+    left = "select count(*) from store_chunk where document = "
+    assert (
+        await opened.number(f"{left} (select document from store_hidden where going = 1)") == LARGE
+    )
+    owned = "select count(*) from store_document join store_chunk using (document)"
+    assert await opened.number(f"{owned} where id = '\"barred\"'") == 0

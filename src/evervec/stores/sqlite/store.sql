@@ -34,11 +34,8 @@ where collection = :collection
   and id in (select value from carray(:ids))
 
 -- name: last_document
--- No number is given out while chunks that no search sees still have it.
-select max(
-    coalesce((select max(document) from store_document), 0),
-    coalesce((select max(document) from store_hidden), 0)
-)
+select document
+from store_last
 
 -- name: published
 -- A document in sync without chunks has one row, whose vector is null. Unordered: the chunks'
@@ -209,8 +206,8 @@ where not exists (select 1 from store_chunk where vector = value)
 on conflict (vector) do nothing
 
 -- name: bar
-insert into store_document (collection, id, bar)
-values (:collection, :id, :bar)
+insert into store_document (document, collection, id, bar)
+values ((select document + 1 from store_last), :collection, :id, :bar)
 on conflict (collection, id) do update set
     bar = max(bar, excluded.bar)
 

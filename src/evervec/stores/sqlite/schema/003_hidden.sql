@@ -16,6 +16,15 @@ create unique index store_hidden_by_document on store_hidden (document);
 
 create index store_hidden_by_collection on store_hidden (collection, id);
 
+-- The greatest number that a document has. SQLite would give out the next one by itself, also while
+-- chunks that no search sees still have it, or, where all numbers are below zero, one of a set.
+create view store_last as
+select max(
+    0,
+    coalesce((select max(document) from store_document), 0),
+    coalesce((select max(document) from store_hidden), 0)
+) as document;
+
 -- How far large documents have come, until they are published.
 create table store_progress (
     collection integer not null,
