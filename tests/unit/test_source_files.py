@@ -318,6 +318,25 @@ async def test_a_file_written_as_it_was_looked_at_is_looked_at_once_more(root, n
         assert not source._known.fresh
 
 
+async def test_a_file_that_is_only_looked_at_once_more_is_not_told_as_a_change(root, notes):
+    """Its status was "1 change waits" after a `sync` that ended at once."""
+    write(root / "a.md")
+    async with opened(root, notes) as source:
+        await settle(source)
+    notes.notes["file:a.md"] = b"\1" + notes.notes["file:a.md"][1:]
+
+    async def unseen() -> list[str]:
+        source = FolderSource(root, notebook=notes)
+        try:
+            return paths(await source.unseen(10))
+        finally:
+            await source.close()
+
+    assert await unseen() == []
+    write(root / "a.md", "another text")
+    assert await unseen() == ["a.md"]
+
+
 def test_a_signature_is_fresh_only_while_another_write_could_leave_the_same(root):
     status = write(root / "a.md", aged=False).stat()
     at = max(status.st_mtime_ns, status.st_ctime_ns)

@@ -13,6 +13,7 @@ from evervec.model import Lane
 from evervec.sources.files.tree import (
     changed_at,
     is_fresh_signature,
+    is_same,
     join,
     split,
 )
@@ -67,12 +68,11 @@ class Known:
 
     def see(self, path: str, signature: bytes | None, lane: Lane) -> None:
         """Take note of one file as it is now; None: it is not there."""
-        folder, name = split(path)
         if signature is not None and is_fresh_signature(signature):
             self.fresh.add(path)
         else:
             self.fresh.discard(path)
-        self._differ(path, self._folders.get(folder, {}).get(name), signature, lane)
+        self._differ(path, self._accepted(path), signature, lane)
 
     def see_folder(self, folder: str, files: Mapping[str, bytes], lane: Lane) -> None:
         """Take note of all the files that *folder* has, and so of those it has no more."""
@@ -88,8 +88,15 @@ class Known:
         return list(islice(self._pending[lane].items(), limit)), lane
 
     def unseen(self, limit: int) -> list[str]:
-        """Return the paths of changes in any lane."""
-        return list(islice((path for lane in self._pending.values() for path in lane), limit))
+        """Return the paths of changes in any lane, but for those that are only looked at once more."""
+        pending = (each for lane in self._pending.values() for each in lane.items())
+        return list(
+            islice((path for path, now in pending if not is_same(now, self._accepted(path))), limit)
+        )
+
+    def _accepted(self, path: str) -> bytes | None:
+        folder, name = split(path)
+        return self._folders.get(folder, {}).get(name)
 
     def claim(self, batch: Iterable[Signed]) -> dict[str, bytes | None]:
         """Return the notes to be written before *batch* is handed out: those of new files."""

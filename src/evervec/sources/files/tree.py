@@ -82,6 +82,11 @@ def is_fresh_signature(signature: bytes) -> bool:
     return bool(signature) and signature[0] == 1
 
 
+def is_same(one: bytes | None, other: bytes | None) -> bool:
+    """Say whether two signatures differ at most in that one was taken of a fresh file."""
+    return one == other or (one is not None and other is not None and one[1:] == other[1:])
+
+
 def changed_at(signature: bytes) -> int:
     """Return when the file last changed, in UTC milliseconds."""
     times: tuple[int, int] = _SIGNATURE.unpack(signature)[2:4]
