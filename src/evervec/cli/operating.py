@@ -12,6 +12,7 @@ from evervec.collection import Collection, Repair
 from evervec.errors import ConfigError
 from evervec.model import Mode, Plain, Scope, State, show_id
 from evervec.ports import JobView
+from evervec.status import CollectionStatus
 
 PARKED = (State.FAILED, State.QUARANTINED, State.CANCELLED)
 PAGE = 1000
@@ -97,11 +98,8 @@ async def _jobs(asked: argparse.Namespace) -> int:
         found = await app.state.queue.jobs(scope=scope, limit=asked.limit)
         now = app.state.clock.now()
         mine = [job for job in found if asked.every or job.key.tenant == asked.tenant]
-        unseen = [
-            each
-            for each in await app.status(tenant=None if asked.every else asked.tenant)
-            if each.unseen and asked.collection in {None, each.name}
-        ]
+        # Each source has to be looked at for this, so only where nothing else is told.
+        unseen = [] if mine or asked.json else await _unseen(app, asked)
     if asked.json:
         say_json({"jobs": [job_json(job) for job in mine]})
     elif not mine:
@@ -111,6 +109,14 @@ async def _jobs(asked: argparse.Namespace) -> int:
     else:
         say(columns([_HEADING, *[_row(job, now) for job in mine]]))
     return 0
+
+
+async def _unseen(app: App, asked: argparse.Namespace) -> list[CollectionStatus]:
+    return [
+        each
+        for each in await app.status(tenant=None if asked.every else asked.tenant)
+        if each.unseen and asked.collection in {None, each.name}
+    ]
 
 
 async def _failed(asked: argparse.Namespace) -> int:

@@ -37,7 +37,6 @@ async def _search(asked: argparse.Namespace) -> int:
             return await _check_recall(app, asked)
         if asked.query is None:
             raise ConfigError("nothing is asked", hint="write evervec search 'a question'")
-        known = any(each.scope.tenant == asked.tenant for each in await app.collections())
         hits = await app.search(
             asked.query,
             asked.k,
@@ -47,6 +46,10 @@ async def _search(asked: argparse.Namespace) -> int:
             tenant=asked.tenant,
             explain=asked.explain,
             rerank=_judge(asked.rerank),
+        )
+        # Asked only of those who found nothing: it is one more look into the state.
+        known = bool(hits) or any(
+            each.scope.tenant == asked.tenant for each in await app.collections()
         )
     if asked.json:
         say_json({"hits": [_hit(hit) for hit in hits]})
